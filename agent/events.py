@@ -1,0 +1,158 @@
+"""What a run can show. Events are for eyes and for `--json`; they are never the path to disk.
+
+`emit` is a plain function `Event -> None`; `agent.render` has one for people and one for machines. Sizes are tokens,
+times seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.messages import Delta, Message, Usage
+
+
+@dataclass(frozen=True)
+class SessionOpened:
+    id: str
+    path: str
+    resumed: bool
+    messages: int
+    model: str
+    cwd: str
+    tools: list[str]
+    window: int
+    window_source: str
+    sandbox: str = "none"
+    parent: str | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How full the context is: `estimated` before the first request, reported after each answer."""
+
+    used: int
+    window: int
+    trigger: int | None
+    source: str
+    estimated: bool
+    model: str
+
+
+@dataclass(frozen=True)
+class Streamed:
+    delta: Delta
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A whole assistant message, as it went to disk."""
+
+    message: Message
+    n: int
+    usage: Usage | None
+    finish_reason: str | None
+    complete: bool
+    model: str
+
+
+@dataclass(frozen=True)
+class ToolStarted:
+    call_id: str
+    name: str
+    summary: str
+    """One line for people: the command, the path."""
+
+
+@dataclass(frozen=True)
+class ToolFinished:
+    call_id: str
+    name: str
+    ok: bool
+    seconds: float
+    text: str
+    denied: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Compacting:
+    """A compaction starts: why, and what it will fold."""
+
+    reason: str
+    messages: int
+    tokens: int
+    window: int
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """A compaction is on disk: `record` is the compaction entry of the session file."""
+
+    record: dict[str, Any]
+    messages_before: int
+    messages_after: int
+    archive: str
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class NotCompacted:
+    """Nothing was changed: `why` is "nothing" (to compact), "no_summary" or "failed"; `text` explains it."""
+
+    why: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A retry is due in `seconds`."""
+
+    seconds: float
+    attempt: int
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One line for people: `level` is "info", "warning" or "error"; `code` a stable word."""
+
+    level: str
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TurnFinished:
+    id: str
+    steps: int
+    usage: Usage | None
+    """The last step's: what the context is now."""
+    total: Usage
+    """Summed over the turn's steps."""
+    finish_reason: str | None
+    seconds: float
+    answer: str
+    denials: list[dict[str, Any]] = field(default_factory=list)
+    compactions: int = 0
+    window: int = 0
+    cost: float | None = None
+
+
+Event = (
+    SessionOpened
+    | Budget
+    | Streamed
+    | Answered
+    | ToolStarted
+    | ToolFinished
+    | Compacting
+    | Compacted
+    | NotCompacted
+    | Waiting
+    | Notice
+    | TurnFinished
+)
+Emit = Callable[[Event], None]
