@@ -189,7 +189,7 @@ class TemporaryError(APIError):
 class Interrupted(AgentError):
     """A signal or --timeout ended the run; what was streamed is on disk."""
 
-    exit_code = Exit.INTERRUPTED
+    exit_code: int = Exit.INTERRUPTED
     kind = "interrupted"
 
     def __init__(self, text: str, exit_code: int = Exit.INTERRUPTED) -> None:

@@ -1,0 +1,384 @@
+"""Settings: every value a run depends on, merged once, each with the place it came from.
+
+Precedence, highest first: flag > environment > what the session froze at its start > the project's `.agent.toml`
+(which may only tighten) > the user's `config.toml` > default. One table, `OPTIONS`, names every setting, its
+environment variables, its key in a file and how its text is read, so that a flag, a variable and a file can never
+disagree about what a value means. Keys are never settings: they stay in the environment and are read by `providers`.
+
+This module does not know what the values are for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agent.errors import ConfigError, UsageError
+
+OFF = "off"
+
+
+# ---- reading one value ----
+
+
+def parse_tokens(text: str) -> int:
+    """A number of tokens: 8192, 8k (8,000) or 200_000. Raises ValueError for anything else, zero or less."""
+    digits = text.strip().lower()
+    scale = 1000 if digits.endswith("k") else 1
+    digits = digits.removesuffix("k").replace("_", "")
+    if not (digits.isascii() and digits.isdigit()) or int(digits) == 0:
+        raise ValueError("a number of tokens such as 8192, 8k or 200_000")
+    return int(digits) * scale
+
+
+def parse_compact_at(text: str) -> float | int | str:
+    """When to compact: a fraction of the window (0.75), a number of tokens (90k), or `off`."""
+    word = text.strip().lower()
+    if word == OFF:
+        return OFF
+    if "." in word:
+        try:
+            share = float(word)
+        except ValueError:
+            share = 0.0
+        if 0.0 < share < 1.0:
+            return share
+        raise ValueError("a fraction between 0 and 1, a number of tokens, or off")
+    try:
+        return parse_tokens(word)
+    except ValueError:
+        raise ValueError("a fraction between 0 and 1, a number of tokens, or off") from None
+
+
+def parse_count(text: str) -> int:
+    """A whole number above zero."""
+    word = text.strip().replace("_", "")
+    if not (word.isascii() and word.isdigit()) or int(word) == 0:
+        raise ValueError("a whole number above zero")
+    return int(word)
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds above zero; a fraction is allowed."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < 1e7:
+        raise ValueError("a number of seconds above zero")
+    return seconds
+
+
+def parse_switch(text: str) -> bool:
+    word = text.strip().lower()
+    if word in {"1", "true", "yes", "on"}:
+        return True
+    if word in {"0", "false", "no", "off", ""}:
+        return False
+    raise ValueError("true or false")
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names with commas between; empty ones are dropped."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError(" or ".join(words))
+        return word
+
+    return parse
+
+
+SANDBOX_MODES = ("read-only", "workspace-write", "off")
+
+
+class Option(NamedTuple):
+    """One setting: `variables` are tried in order; `frozen` ones are remembered by a session."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any = None
+    variables: tuple[str, ...] = ()
+    many: bool = False
+    frozen: bool = False
+
+
+def _option(name: str, parse: Callable[[str], Any], default: Any = None, *variables: str, **kind: bool) -> Option:
+    return Option(name, parse, default, (f"AGENT_{name.upper()}", *variables), **kind)
+
+
+OPTIONS: tuple[Option, ...] = (
+    _option("model", str, None, "MODEL", frozen=True),
+    _option("base_url", str, None, "OPENAI_BASE_URL"),
+    Option("context_window", parse_tokens, None, ("AGENT_CONTEXT_WINDOW", "CONTEXT_WINDOW")),
+    _option("compact_at", parse_compact_at),
+    _option("summary_model", str),
+    _option("max_tokens", parse_count),
+    _option("max_steps", parse_count, 100),
+    _option("timeout", parse_seconds),
+    _option("first_byte_timeout", parse_seconds, 300.0),
+    _option("stall_timeout", parse_seconds, 120.0),
+    _option("system", str, None),
+    _option("tools", parse_names, None, frozen=True),
+    _option("allow", parse_names, (), many=True),
+    _option("deny", parse_names, (), many=True),
+    _option("sandbox", one_of(*SANDBOX_MODES), None),
+    _option("add_dir", parse_names, (), many=True),
+    _option("yolo", parse_switch, False),
+    _option("strict", parse_switch, False),
+    _option("session_dir", str),
+    _option("color", one_of("auto", "always", "never"), "auto"),
+    _option("ca_bundle", str),
+    _option("system_trust_store", parse_switch, False),
+)
+_BY_NAME = {option.name: option for option in OPTIONS}
+PROJECT_KEYS = ("deny", "sandbox", "max_steps", "tools")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The merged values. Sizes are tokens, times seconds; None means "not set, decide later".
+
+    `origin` maps a name to where its value came from: "flag", a variable's name, "session", a file's path, "default".
+    """
+
+    model: str | None = None
+    """Model or alias, `provider/model`, a path to a GGUF file; None: the provider whose key is set, else built in."""
+    base_url: str | None = None
+    context_window: int | None = None
+    """The window the user states; None: learned, asked, looked up, in that order."""
+    compact_at: float | int | str | None = None
+    """Fraction of the window, tokens, or "off"; None: 0.75 of the window."""
+    summary_model: str | None = None
+    max_tokens: int | None = None
+    """Cap on one answer."""
+    max_steps: int = 100
+    """Model calls in one turn; reaching it ends the run with exit code 6, resumable."""
+    timeout: float | None = None
+    """Wall clock for the whole run."""
+    first_byte_timeout: float = 300.0
+    stall_timeout: float = 120.0
+    system: str | None = None
+    tools: tuple[str, ...] | None = None
+    """Names of the tools offered; None: all of them; (): none."""
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    sandbox: str | None = None
+    """None: workspace-write where the system has a mechanism, and a notice where it has none."""
+    add_dir: tuple[str, ...] = ()
+    yolo: bool = False
+    strict: bool = False
+    session_dir: str | None = None
+    color: str = "auto"
+    ca_bundle: str | None = None
+    system_trust_store: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Short model names from the user's file."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    """Sentences about flags or variables that override what the session froze."""
+
+
+# ---- merging (pure) ----
+
+
+def merge(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    session: Mapping[str, Any],
+    project: Mapping[str, Any],
+    user: Mapping[str, Any],
+    paths: tuple[str, str] = (".agent.toml", "config.toml"),
+) -> Settings:
+    """Merge the layers. `flags` holds text or parsed values; a flag that is None or () was not given.
+
+    Raises: UsageError for a bad flag or variable, ConfigError for a bad value in a file.
+    """
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    overrides: list[str] = []
+    for option in OPTIONS:
+        value, source = _first(option, flags, environ, session, user, paths[1])
+        frozen = session.get(option.name)
+        if option.frozen and frozen is not None and source != "session" and _plain(value) != _plain(frozen):
+            overrides.append(
+                f"{option.name} is {_show(value)} for this run ({source}); the session began with {_show(frozen)}"
+            )
+        values[option.name], origin[option.name] = value, source
+    for name, value in project.items():
+        _tighten(name, value, values, origin, paths[0])
+    aliases = user.get("aliases", {})
+    return Settings(**values, aliases=dict(aliases), origin=origin, overrides=tuple(overrides))
+
+
+def _first(
+    option: Option,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    session: Mapping[str, Any],
+    user: Mapping[str, Any],
+    path: str,
+) -> tuple[Any, str]:
+    given = flags.get(option.name)
+    if given is not None and given != ():
+        return _read(option, given, f"--{option.name.replace('_', '-')}", UsageError), "flag"
+    for variable in option.variables:
+        if environ.get(variable):
+            return _read(option, environ[variable], variable, UsageError), variable
+    if option.frozen and session.get(option.name) is not None:
+        stored = session[option.name]
+        return (tuple(stored) if isinstance(stored, list) else stored), "session"
+    if option.name in user:
+        return _read(option, user[option.name], f"{option.name} in {path}", ConfigError), path
+    return option.default, "default"
+
+
+def _read(option: Option, value: Any, where: str, error: type[UsageError] | type[ConfigError]) -> Any:
+    """Read one layer's value with the option's parser; files may give numbers, booleans and lists as TOML has them."""
+    try:
+        if isinstance(value, list | tuple):
+            if option.many or option.parse is parse_names:
+                return tuple(str(item) for item in value)
+            raise ValueError("one value, not a list")
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        return (str(value),) if option.many else option.parse(str(value))
+    except ValueError as problem:
+        raise error(f"{where} is {str(value)!r}, but it takes {problem}", "Correct it and run again") from None
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _show(value: Any) -> str:
+    return ", ".join(value) or "none" if isinstance(value, tuple | list) else str(value)
+
+
+def _tighten(name: str, value: Any, values: dict[str, Any], origin: dict[str, str], path: str) -> None:
+    """Apply one key of the project's file where it narrows what the run may do; else leave the value as it is."""
+    if name not in PROJECT_KEYS:
+        known = ", ".join(PROJECT_KEYS)
+        raise ConfigError(f"{path}: a project may not set {name!r}", f"It may only tighten: {known}")
+    value = _read(_BY_NAME[name], value, f"{name} in {path}", ConfigError)
+    now = values[name]
+    if name == "deny":
+        values[name] = (*now, *value)
+    elif name == "tools":
+        values[name] = value if now is None else tuple(tool for tool in now if tool in value)
+    elif name == "max_steps":
+        values[name] = min(now, value)
+    else:
+        values[name] = min(now or "workspace-write", value, key=SANDBOX_MODES.index)
+    if values[name] != now:
+        origin[name] = path
+
+
+# ---- effects: files ----
+
+
+def config_home(environ: Mapping[str, str]) -> str:
+    """The user's configuration directory, `$XDG_CONFIG_HOME/agent` (an absolute path, or "" without a home)."""
+    return _xdg(environ, "XDG_CONFIG_HOME", ".config")
+
+
+def state_home(environ: Mapping[str, str]) -> str:
+    """Where sessions and learned values live by default, `$XDG_STATE_HOME/agent`."""
+    return _xdg(environ, "XDG_STATE_HOME", os.path.join(".local", "state"))
+
+
+def cache_home(environ: Mapping[str, str]) -> str:
+    """What can be fetched again, `$XDG_CACHE_HOME/agent`."""
+    return _xdg(environ, "XDG_CACHE_HOME", ".cache")
+
+
+def _xdg(environ: Mapping[str, str], variable: str, fallback: str) -> str:
+    base = environ.get(variable, "")
+    if not os.path.isabs(base):  # the specification: a relative value is ignored
+        home = environ.get("HOME", "")
+        if not os.path.isabs(home):
+            return ""
+        base = os.path.join(home, fallback)
+    return os.path.join(base, "agent")
+
+
+def load_settings(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    cwd: str,
+    session: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read the files and merge all layers. `session` is the meta line of a session that is being resumed.
+
+    Raises: UsageError (exit 2) for a bad flag or variable, ConfigError (exit 3) for a bad file.
+    """
+    path = config_path(environ)
+    project_path = find_project_file(cwd)
+    user = _user_table(path, flags.get("profile") or environ.get("AGENT_PROFILE"))
+    project = _read_toml(project_path) if project_path else {}
+    return merge(flags, environ, session or {}, project, user, (project_path or ".agent.toml", path))
+
+
+def config_path(environ: Mapping[str, str]) -> str:
+    """The user's configuration file; `AGENT_CONFIG` names another."""
+    return environ.get("AGENT_CONFIG") or os.path.join(config_home(environ) or "/nonexistent", "config.toml")
+
+
+def find_project_file(cwd: str) -> str | None:
+    """`.agent.toml` in this directory or the nearest one above it, up to the repository's root."""
+    directory = os.path.abspath(cwd)
+    while True:
+        path = os.path.join(directory, ".agent.toml")
+        if os.path.isfile(path):
+            return path
+        parent = os.path.dirname(directory)
+        if parent == directory or os.path.exists(os.path.join(directory, ".git")):
+            return None
+        directory = parent
+
+
+def _user_table(path: str, profile: str | None) -> dict[str, Any]:
+    table = _read_toml(path)
+    profiles = table.pop("profiles", {})
+    if not isinstance(profiles, dict) or not isinstance(table.get("aliases", {}), dict):
+        raise ConfigError(f"{path}: profiles and aliases are tables", "Write [profiles.NAME] and [aliases]")
+    if profile:
+        if profile not in profiles:
+            known = ", ".join(profiles) or "none"
+            raise ConfigError(f"No profile {profile!r} in {path}", f"Profiles there: {known}")
+        table.update(profiles[profile])
+    _check_names(path, table)
+    return table
+
+
+def _check_names(path: str, table: Mapping[str, Any]) -> None:
+    known = {*_BY_NAME, "aliases"}
+    for name in table:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else "`agent config show` lists every setting"
+            raise ConfigError(f"{path}: there is no setting {name!r}", hint)
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as problem:
+        raise ConfigError(f"Cannot read {path}: {problem.strerror}", "Mend its permissions, or remove it") from None
+    import tomllib
+
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{path} is not TOML: {problem}", "Correct the line, or remove the file") from None

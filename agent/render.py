@@ -1,0 +1,282 @@
+"""What a run looks like to people. (`agent.jsonlines` is what it looks like to programs.)
+
+stdout carries the answer and nothing else; everything for people goes to stderr. A renderer never decides anything and
+never touches a session: if stdout breaks, the run goes on and saves. Control characters that a terminal would act on
+are made visible, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, ClassVar
+
+from agent.errors import AgentError
+from agent.events import (
+    Answered,
+    Budget,
+    Compacted,
+    Compacting,
+    Event,
+    NotCompacted,
+    Notice,
+    SessionOpened,
+    Streamed,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    Waiting,
+)
+
+# ---- text, pure ----
+
+_ACTS_ON_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_PLAIN, _YELLOW, _RED, _DIM = "", "33", "31", "2"
+
+
+def visible(text: str, *, keep_cr: bool = False) -> str:
+    """`text` with every control character except newline and tab written out: ESC becomes `^[`, U+202E `<U+202E>`.
+
+    `keep_cr` keeps carriage returns, for an answer that goes into a file or pipe.
+    """
+
+    def written(found: re.Match[str]) -> str:
+        character = found.group()
+        code = ord(character)
+        if keep_cr and character == "\r":
+            return character
+        return f"^{chr(code ^ 64)}" if code < 32 or code == 127 else f"<U+{code:04X}>"
+
+    return _ACTS_ON_TERMINAL.sub(written, text)
+
+
+def number(count: int) -> str:
+    return f"{count:,}"
+
+
+def share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "?"
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """The first line of `text`, made visible, cut at `width` characters with an ellipsis."""
+    first, _, rest = text.strip().partition("\n")
+    return visible(first[: width - 1] + "…" if len(first) >= width or rest else first)
+
+
+def budget_line(event: Budget) -> str:
+    used = f"{number(event.used)}/{number(event.window)} tokens, {share(event.used, event.window)}"
+    if event.estimated:
+        window = f"{event.model} → {number(event.window)} tokens ({event.source})"
+        return f"window: {window}; context about {used}, estimated"
+    return f"context: {used}, reported"
+
+
+def compacting_line(event: Compacting) -> str:
+    reasons = {"threshold": "near the window", "overflow": "the server says it is too long", "manual": "asked for"}
+    why = reasons.get(event.reason, event.reason)
+    return f"compacting: {why}; {event.messages} messages, {number(event.tokens)} tokens of {number(event.window)} ..."
+
+
+def compacted_line(event: Compacted) -> str:
+    record = event.record
+    tokens = record.get("tokens", {})
+    became = {
+        "pruned": "old tool results became stubs",
+        "window_plus_summary": f"{folded(record)} messages → 1 summary",
+        "raw_fallback": f"{folded(record)} messages cut, no summary ({', '.join(record['checks']['reasons'])})"
+        if record.get("checks", {}).get("reasons")
+        else f"{folded(record)} messages cut, no summary",
+    }.get(record.get("strategy", ""), str(record.get("strategy")))
+    parts = [
+        f"compacted: {became}",
+        f"{event.messages_before} → {event.messages_after} messages",
+        f"{number(tokens.get('before', 0))} → about {number(tokens.get('after_estimate', 0))} tokens",
+        f"{record.get('ms', 0) / 1000:.1f} s",
+    ]
+    if event.cost is not None:
+        parts.append(f"${event.cost:.4f}")
+    return " · ".join([*parts, f"originals: {event.archive}"])
+
+
+def folded(record: dict[str, Any]) -> int:
+    """How many messages the compaction replaced, from its record."""
+    count = record.get("folded_messages")
+    if isinstance(count, int):
+        return count
+    first, last = (record.get("folded") or [1, 0])[:2]
+    return max(0, last - first + 1)
+
+
+def not_compacted_line(event: NotCompacted) -> str:
+    return {
+        "nothing": "nothing to compact",
+        "no_summary": "no summary produced, history kept",
+        "failed": "compaction failed, history kept",
+    }.get(event.why, event.why) + (f": {event.text}" if event.text else "")
+
+
+def last_line(event: TurnFinished) -> str:
+    steps = f"{event.steps} step{'s' if event.steps != 1 else ''}"
+    usage = event.usage
+    if usage is None:
+        tokens = "tokens not reported"
+    else:
+        cached = f" ({number(usage.cached)} cached)" if usage.cached is not None else ""
+        tokens = f"last input {number(usage.prompt)} tokens{cached}, {number(event.total.completion)} out"
+    cost = f" · ${event.cost:.4f}" if event.cost is not None else ""
+    return f"{steps} · {tokens}{cost} · finish_reason={event.finish_reason}"
+
+
+# ---- effects: the streams ----
+
+
+class Output:
+    """A file descriptor that is written at once and never raises.
+
+    `closed` is True once the reader has gone (a pipe into `head`); `problem` holds any other error, such as a full
+    disk: the run finishes saving and then exits 1.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.closed = False
+        self.problem: OSError | None = None
+
+    def write(self, data: bytes) -> None:
+        while data and not self.closed and self.problem is None:
+            try:
+                data = data[os.write(self.fd, data) :]
+            except BlockingIOError:
+                self._wait()
+            except BrokenPipeError:
+                self.closed = True
+            except OSError as problem:
+                self.problem = problem
+
+    def _wait(self) -> None:
+        import select
+
+        select.select([], [self.fd], [])
+
+    def is_terminal(self) -> bool:
+        try:
+            return os.isatty(self.fd)
+        except OSError:
+            return False
+
+
+class Text:
+    """The answer on stdout as it streams; on stderr one line per thing that happened.
+
+    `quiet` leaves only errors; `verbose` adds what tools were asked and gave; `colour` colours stderr.
+    """
+
+    def __init__(self, out: Output, err: Output, *, quiet: bool, verbose: bool, colour: bool, resume: str) -> None:
+        self.out, self.err = out, err
+        self.quiet, self.verbose, self.colour = quiet, verbose, colour
+        self.resume = resume
+        self.to_terminal = out.is_terminal()
+        self.err_terminal = err.is_terminal()
+        self.mid_line = False
+        self.waiting = False
+        self.session = ""
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Streamed):
+            if event.delta.kind == "text":
+                self._answer(event.delta.text)
+            return
+        handler = self._HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def finish(self, turn: TurnFinished | None, error: AgentError | None, code: int) -> None:
+        """The last lines: the way on, or what went wrong."""
+        self._end_answer()
+        if turn is not None and error is None:
+            self.line(f"{last_line(turn)} · continue: {self.resume} -c {turn.id}", _DIM)
+        if error is not None:
+            self.fail(error)
+
+    def fail(self, error: AgentError) -> None:
+        """One error line; shown with -q too."""
+        self._end_answer()
+        self._raw(f"agent: {error}", _RED)
+
+    def line(self, text: str, colour: str = _PLAIN) -> None:
+        if not self.quiet:
+            self._end_answer()
+            self._raw(text, colour)
+
+    def _raw(self, text: str, colour: str) -> None:
+        text = visible(text)
+        painted = f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour else text
+        clear = "\r\x1b[K" if self.waiting and self.colour else ""
+        self.waiting = False
+        self.err.write(f"{clear}{painted}\n".encode())
+
+    def _answer(self, text: str) -> None:
+        if text:
+            if self.waiting:
+                self._raw("", _PLAIN)
+            self.out.write(visible(text, keep_cr=not self.to_terminal).encode())
+            self.mid_line = not text.endswith("\n")
+
+    def _end_answer(self) -> None:
+        if self.mid_line:
+            self.out.write(b"\n")
+            self.mid_line = False
+
+    def _opened(self, event: SessionOpened) -> None:
+        self.session = event.id
+        origin = f"resumed, {event.messages} messages" if event.resumed else "new"
+        self.line(f"session: {event.id} ({origin})", _DIM)
+
+    def _budget(self, event: Budget) -> None:
+        self.line(budget_line(event), _DIM)
+
+    def _answered(self, event: Answered) -> None:
+        self._end_answer()
+
+    def _tool_started(self, event: ToolStarted) -> None:
+        self.line(f"tool: {event.name} {one_line(event.summary)}")
+
+    def _tool_finished(self, event: ToolFinished) -> None:
+        state = "denied" if event.denied else "done" if event.ok else "failed"
+        told = f": {one_line(event.text)}" if self.verbose or not event.ok else ""
+        self.line(f"tool: {event.name} {state} in {event.seconds:.1f} s{told}", _PLAIN if event.ok else _YELLOW)
+
+    def _compacting(self, event: Compacting) -> None:
+        self.line(compacting_line(event), _YELLOW)
+
+    def _compacted(self, event: Compacted) -> None:
+        self.line(compacted_line(event), _YELLOW)
+
+    def _not_compacted(self, event: NotCompacted) -> None:
+        self.line(not_compacted_line(event), _YELLOW)
+
+    def _waiting(self, event: Waiting) -> None:
+        text = f"waiting {event.seconds:.0f} s, then try {event.attempt} of {event.attempts}: {event.reason}"
+        if self.colour and self.err_terminal and not self.quiet:
+            self._end_answer()
+            self.err.write(f"\r\x1b[K{visible(text)}".encode())
+            self.waiting = True
+        else:
+            self.line(text, _YELLOW)
+
+    def _notice(self, event: Notice) -> None:
+        self.line(f"{event.level}: {event.text}", {"warning": _YELLOW, "error": _RED}.get(event.level, _DIM))
+
+    _HANDLERS: ClassVar[dict[type, Any]] = {
+        SessionOpened: _opened,
+        Budget: _budget,
+        Answered: _answered,
+        ToolStarted: _tool_started,
+        ToolFinished: _tool_finished,
+        Compacting: _compacting,
+        Compacted: _compacted,
+        NotCompacted: _not_compacted,
+        Waiting: _waiting,
+        Notice: _notice,
+    }
