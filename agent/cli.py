@@ -1,0 +1,47 @@
+"""From argv to an exit code: the only place that exits, and the last that prints an error.
+
+`main` is what a test calls and what the `agent` command runs. The grammar of the command line is in `agent.grammar`,
+one run in `agent.run`; `-V` imports neither, since it should cost no more than Python itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from agent import __version__
+from agent.errors import AgentError, Exit
+
+NAME = "oneshot-agent"
+
+
+def entry() -> NoReturn:
+    """The `agent` command. Leaves at once when all is on disk: unwinding the interpreter would cost some 20 ms."""
+    code = main(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or Exit.FAILED
+    os._exit(code)
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line and return its exit code. Never raises an AgentError; Ctrl-C is 130."""
+    if argv in (["-V"], ["--version"]):
+        sys.stdout.write(f"{NAME} {__version__} ({os.path.dirname(os.path.abspath(__file__))})\n")
+        return Exit.DONE
+    from agent.grammar import invoke
+    from agent.render import visible
+
+    try:
+        return invoke(argv)
+    except AgentError as error:
+        sys.stderr.write(f"agent: {visible(str(error))}\n")
+        return error.exit_code
+    except KeyboardInterrupt as signal:
+        return getattr(signal, "exit_code", Exit.INTERRUPTED)
+    except BrokenPipeError:  # the reader of `agent sessions list | head` has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return Exit.DONE

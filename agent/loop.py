@@ -1,0 +1,227 @@
+"""The turn: from a prompt to its final answer, one step at a time.
+
+A *step* is one model call and the tool calls it asked for. The order of bytes on disk is the order of events: the
+prompt before the request, the answer before its tools run, each result as it comes. So a process killed at any moment
+leaves a session that tells what happened, and nothing that ran is ever run again by us.
+
+The loop knows the model as a protocol, the tools as a toolbox and the screen as `emit`; it cannot import the client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.compaction import Compactor
+from agent.errors import AgentError, APIError, ContextOverflow, LimitError
+from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished, ToolStarted, TurnFinished
+from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
+from agent.session import Session
+from agent.tokens import context_size
+from agent.tools import Toolbox
+
+OVERFLOW_ATTEMPTS = 2
+"""How often one request is compacted and sent again before the run gives up (exit 6)."""
+
+NOT_RUN_CUT = (
+    "Not run: the answer was cut off by the token limit before this call was complete. "
+    "Nothing was changed. Do the work in smaller parts."
+)
+
+
+NOTHING_USED = Usage(0, 0, None)
+
+
+class Pricing(Protocol):
+    def __call__(self, usage: Usage) -> float | None: ...
+
+
+def no_price(usage: Usage) -> float | None:
+    """The price of a model that has none known."""
+    return None
+
+
+@dataclass
+class Turn:
+    """The collaborators of one turn and what it has used so far."""
+
+    session: Session
+    model: Model
+    toolbox: Toolbox
+    compactor: Compactor
+    emit: Emit
+    max_steps: int = 100
+    max_tokens: int | None = None
+    price: Pricing = no_price
+    clock: Callable[[], float] = time.monotonic
+    steps: int = 0
+    compactions: int = 0
+    total: Usage = NOTHING_USED
+    last: Usage | None = None
+    spent: float | None = None
+    answer: str = ""
+    finish_reason: str | None = None
+    denials: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, prompt: str | Message) -> TurnFinished:
+        """Take one turn. The prompt and everything after it is on disk when this returns or raises.
+
+        Raises: LimitError (steps, context), AuthError, APIError, TemporaryError, StorageError, Interrupted.
+        """
+        started = self.clock()
+        message = prompt if isinstance(prompt, dict) else {"role": "user", "content": prompt}
+        asked = self.session.append({"type": "message", "message": message})
+        try:
+            self._steps()
+        except AgentError as error:
+            self._note_failure(asked["n"], error)
+            raise
+        finally:
+            self.denials = list(self.toolbox.denials)
+        if self.compactor.after_turn():
+            self.compactions += 1
+        return self.summary(self.clock() - started)
+
+    def summary(self, seconds: float) -> TurnFinished:
+        return TurnFinished(
+            id=self.session.id,
+            steps=self.steps,
+            usage=self.last,
+            total=self.total,
+            finish_reason=self.finish_reason,
+            seconds=seconds,
+            answer=self.answer,
+            denials=self.denials,
+            compactions=self.compactions,
+            window=self.compactor.limits.window,
+            cost=self.spent,
+        )
+
+    def _steps(self) -> None:
+        self._show_budget_before()
+        while True:
+            if self.compactor.make_room():
+                self.compactions += 1
+            reply = self._ask()
+            self._take(reply)
+            if reply.error is not None:
+                raise reply.error
+            calls = tool_calls(reply.message)
+            if not calls:
+                self._warn_about_ending(reply)
+                return
+            for call in calls:
+                self._run_tool(call, cut=bool(reply.cut_calls))
+            if self.steps >= self.max_steps:
+                raise LimitError(
+                    f"Stopped after {self.steps} steps (--max-steps {self.max_steps})",
+                    f'Everything is saved: agent -c {self.session.id} "go on"',
+                )
+
+    # ---- one step ----
+
+    def _ask(self) -> Reply:
+        """Send the context; on an overflow make it smaller and send the same request again."""
+        attempt = 0
+        while True:
+            request = Request(self.session.view(), self.toolbox.schemas(), max_tokens=self._cap())
+            try:
+                return self.model.complete(request, lambda delta: self.emit(Streamed(delta)))
+            except ContextOverflow as error:
+                attempt += 1
+                if attempt > OVERFLOW_ATTEMPTS:
+                    raise LimitError(
+                        f"The context cannot be made to fit {self.model.name}: {error.text}",
+                        "Use a model with a larger window (-m), or start a new session",
+                    ) from error
+                self.compactor.after_overflow(error, attempt)
+                self.compactions += 1
+
+    def _cap(self) -> int | None:
+        """The user's cap on the answer, lowered to what the window still holds."""
+        if self.max_tokens is None:
+            return None
+        size = context_size(self.session.meta, self.session.entries, self.model.name, self.toolbox.schemas())
+        return max(16, min(self.max_tokens, self.compactor.limits.window - size.tokens))
+
+    def _take(self, reply: Reply) -> None:
+        """Put an answer on disk, then show it."""
+        self.steps += 1
+        entry = self.session.append(answer_entry(reply, self.session.next_request()))
+        self.finish_reason = reply.finish_reason
+        self.answer = text_of(reply.message)
+        self._count(reply.usage)
+        self.emit(Answered(reply.message, entry["n"], reply.usage, reply.finish_reason, reply.complete, reply.model))
+        if reply.usage is not None:
+            self.emit(self._budget(reply.usage.prompt, estimated=False))
+
+    def _run_tool(self, call: ToolCall, cut: bool) -> None:
+        started = self.clock()
+        self.emit(ToolStarted(call.id, call.name, self.toolbox.summary(call)))
+        if cut:
+            text, ok, denied, detail = NOT_RUN_CUT, False, False, {}
+        else:
+            text, ok, denied, detail = self.toolbox.run(call)
+        seconds = self.clock() - started
+        about = {"name": call.name, "ok": ok, "seconds": round(seconds, 3), **detail}
+        if denied:
+            about["denied"] = True
+        message = {"role": "tool", "tool_call_id": call.id, "content": text}
+        self.session.append({"type": "message", "message": message, "tool": about})
+        self.emit(ToolFinished(call.id, call.name, ok, seconds, text, denied, detail))
+
+    # ---- what is told ----
+
+    def _show_budget_before(self) -> None:
+        size = context_size(self.session.meta, self.session.entries, self.model.name, self.toolbox.schemas())
+        self.emit(self._budget(size.tokens, estimated=True))
+        trigger = self.compactor.limits.trigger
+        if trigger is not None and size.tokens >= trigger:
+            self.emit(Notice("warning", "near_window", "the estimate is already over the compaction trigger"))
+
+    def _budget(self, used: int, *, estimated: bool) -> Budget:
+        limits = self.compactor.limits
+        return Budget(used, limits.window, limits.trigger, limits.source, estimated, self.model.name)
+
+    def _count(self, usage: Usage | None) -> None:
+        self.last = usage
+        if usage is None:
+            return
+        cached = self.total.cached if usage.cached is None else (self.total.cached or 0) + usage.cached
+        self.total = Usage(self.total.prompt + usage.prompt, self.total.completion + usage.completion, cached)
+        cost = self.price(usage)
+        if cost is not None:
+            self.spent = (self.spent or 0.0) + cost
+
+    def _warn_about_ending(self, reply: Reply) -> None:
+        if reply.truncated:
+            self.emit(Notice("warning", "cut", "the answer was cut off by the token limit"))
+        elif not self.answer.strip():
+            self.emit(Notice("warning", "empty_answer", f"{self.model.name} gave an empty answer"))
+
+    def _note_failure(self, prompt: int, error: AgentError) -> None:
+        """Mark a turn that the server refused, so that the next one does not send a poisoned prompt again."""
+        if isinstance(error, APIError | LimitError) and not self.steps:
+            failed = {"kind": error.kind, "text": error.text}
+            self.session.append({"type": "failed", "prompt": prompt, "error": failed})
+
+
+def answer_entry(reply: Reply, request: int) -> dict[str, Any]:
+    """The entry of an assistant message: what it said, what it cost, and the proof of what it saw."""
+    proof: dict[str, Any] = {"k": request, "sha256": reply.sent.sha256, "messages": reply.sent.count}
+    if reply.sent.dialect:
+        proof["dialect"] = reply.sent.dialect
+    entry: dict[str, Any] = {
+        "type": "message",
+        "message": reply.message,
+        "model": reply.model,
+        "finish_reason": reply.finish_reason,
+    }
+    if reply.usage is not None:
+        entry["usage"] = reply.usage.as_json()
+    entry["request"] = proof
+    if not reply.complete:
+        entry["interrupted"] = True
+    return entry

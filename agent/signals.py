@@ -1,0 +1,75 @@
+"""Signals and the wall clock: what ends a run early, and the moments at which it may not.
+
+SIGINT, SIGTERM, SIGHUP and `--timeout` raise `Stopped` once; it is a KeyboardInterrupt, so that no `except Exception`
+on the way swallows it. A second signal ends the process at once. Writing an entry is `undisturbed`: the signal waits
+the millisecond until the entry is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agent.errors import Exit, Interrupted
+
+_TEXTS = {
+    signal.SIGINT: (Exit.INTERRUPTED, "Interrupted"),
+    signal.SIGTERM: (143, "Terminated"),
+    signal.SIGHUP: (129, "The terminal has gone"),
+    signal.SIGALRM: (Exit.TIMEOUT, "The time given with --timeout is over"),
+}
+_ALL = frozenset(_TEXTS)
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was told to stop; `exit_code` says by what."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code, self.text = _TEXTS[signal.Signals(number)]
+        super().__init__(self.text)
+
+
+def as_error(stop: KeyboardInterrupt) -> Interrupted:
+    """The error a stopped run ends with."""
+    text = getattr(stop, "text", "Interrupted")
+    return Interrupted(f"{text}; what had come is saved", int(getattr(stop, "exit_code", Exit.INTERRUPTED)))
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Within: the first signal raises `Stopped` in the main thread, the second ends the process."""
+    stopped = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal stopped
+        if stopped:
+            os._exit(128 + number)
+        stopped = True
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in _ALL if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_after(seconds: float | None) -> None:
+    """Start the wall clock of `--timeout`; None starts none."""
+    if seconds is not None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within: the signals above wait."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
