@@ -1,0 +1,270 @@
+"""One child process, watched from start to finish: its output, its time, its descendants.
+
+Invariants: memory is bounded whatever the child prints; nothing the child started outlives the call, also not what
+left its process group or ignores SIGTERM; a child that has ended is not waited for because something it left behind
+holds the pipe. Descendants are found because the agent is their *subreaper*: orphans of a command become children of
+the agent (Linux; elsewhere only the process group is ended).
+
+Not for use from several threads at once: a second command's processes would be taken for left-overs of the first.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import BinaryIO, NamedTuple, Protocol
+
+GRACE_AFTER_EXIT = 0.15
+"""Seconds that output still on its way is waited for, once the command itself has ended."""
+GRACE_AFTER_TERM = 0.4
+MOST_OUTPUT = 256 * 1024 * 1024
+"""Bytes of output after which a command is stopped."""
+MOST_PROCESSES = 1_000
+"""How many more tasks than at its start may run before a command counts as a fork bomb."""
+KEPT = 512 * 1024
+"""Bytes kept in memory of each end of the output."""
+_MOST_SPILLED = 64 * 1024 * 1024
+_PIECE = 1 << 18
+
+
+class Ended(NamedTuple):
+    """How a command ended. `exit_code` is 128 + N for signal N. `why` is "", "timeout", "output" or "processes"."""
+
+    exit_code: int
+    why: str
+    left_over: int
+
+
+class Output:
+    """The output of a command: both ends in memory, all of it (to a limit) in a file once it outgrows memory.
+
+    `open_spill` makes that file when it is first needed. `raw` is the whole where it fits, else both ends.
+    """
+
+    def __init__(self, open_spill: Callable[[], BinaryIO]) -> None:
+        self._open_spill = open_spill
+        self.spill: BinaryIO | None = None
+        self.size = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        self.size += len(piece)
+        room = KEPT - len(self._head)
+        if room > 0:
+            self._head += piece[:room]
+        if len(piece) > room:
+            self._tail += piece[max(0, room) :]
+            if len(self._tail) > 2 * KEPT:
+                del self._tail[:-KEPT]
+        if self.spill is not None or self.size > 2 * KEPT:
+            self._spill(piece)
+
+    def _spill(self, piece: bytes) -> None:
+        if self.spill is None:
+            self.spill_all()
+        elif self.size - len(piece) < _MOST_SPILLED:
+            self.spill.write(piece)
+
+    def spill_all(self) -> None:
+        """Have everything so far in the spill file."""
+        if self.spill is None:
+            self.spill = self._open_spill()
+            self.spill.write(self._head + self._tail)
+        self.spill.flush()
+
+    def close(self) -> None:
+        """Close the spill file, if there is one."""
+        if self.spill is not None:
+            self.spill.close()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the spill (or memory) holds every byte."""
+        return self.size <= _MOST_SPILLED
+
+    def ends(self) -> tuple[bytes, bytes]:
+        """The first bytes and the last ones; together the whole output when it is not larger than both."""
+        if self.size <= len(self._head) + len(self._tail):
+            return bytes(self._head + self._tail), b""
+        return bytes(self._head), bytes(self._tail[-KEPT:])
+
+
+# ---- effects ----
+
+
+class Attended(Protocol):
+    """Something else to answer while a command runs: `answer` is called when `fileno()` is readable."""
+
+    def fileno(self) -> int: ...
+
+    def answer(self) -> None: ...
+
+
+def watch(child: subprocess.Popen[bytes], output: Output, timeout: float, attended: Attended | None = None) -> Ended:
+    """Read `child.stdout` until the child has ended or has to be ended.
+
+    `timeout` is in seconds. Descendants are gone when this returns or raises.
+    """
+    known = children() - {child.pid}
+    pipe = child.stdout
+    assert pipe is not None
+    os.set_blocking(pipe.fileno(), False)
+    why = "interrupted"
+    left_over = 0
+    try:
+        pump = _Pump(child, pipe.fileno(), output, attended)
+        why = pump.run(timeout)
+        if why in ("timeout", "output"):
+            _signal_group(child, signal.SIGTERM)
+            pump.run(GRACE_AFTER_TERM)
+    finally:
+        left_over = end_all(child, known)
+        pipe.close()
+    code = child.returncode
+    return Ended(124 if why == "timeout" else code if code >= 0 else 128 - code, why, left_over)
+
+
+class _Pump:
+    """Waits for output, the end of the child, and whatever else is attended to."""
+
+    def __init__(self, child: subprocess.Popen[bytes], pipe: int, output: Output, attended: Attended | None) -> None:
+        self._child = child
+        self._pipe = pipe
+        self._output = output
+        self._attended = attended
+        self._tasks = tasks()
+        self._at_end = False
+        self._counted = 0.0
+
+    def run(self, timeout: float) -> str:
+        """Wait; the answer is why waiting ended: "" when the child has."""
+        poller = select.poll()
+        if not self._at_end:
+            poller.register(self._pipe, select.POLLIN)
+        if self._attended is not None:
+            poller.register(self._attended.fileno(), select.POLLIN)
+        ending = os.pidfd_open(self._child.pid) if hasattr(os, "pidfd_open") else -1
+        try:
+            if ending >= 0:
+                poller.register(ending, select.POLLIN)
+            return self._wait(poller, time.monotonic() + timeout, ending)
+        finally:
+            if ending >= 0:
+                os.close(ending)
+
+    def _wait(self, poller: select.poll, deadline: float, ending: int) -> str:
+        ended = False
+        while True:
+            now = time.monotonic()
+            if not ended and has_ended(self._child):
+                ended, deadline = True, min(deadline, now + GRACE_AFTER_EXIT)
+                if ending >= 0:
+                    poller.unregister(ending)  # it stays readable: waiting would not wait
+            if ended and (self._at_end or now >= deadline):
+                return ""
+            if why := self._limit(now, deadline):
+                return why
+            tick = 0.1 if ending >= 0 else 0.01
+            for descriptor, _ in poller.poll(max(0.0, min(tick, deadline - now)) * 1000):
+                if descriptor == self._pipe:
+                    self._read(poller)
+                elif self._attended is not None and descriptor == self._attended.fileno():
+                    self._attended.answer()
+
+    def _limit(self, now: float, deadline: float) -> str:
+        if now >= deadline:
+            return "timeout"
+        if self._output.size > MOST_OUTPUT:
+            return "output"
+        if now - self._counted > 0.05:
+            self._counted = now
+            if tasks() - self._tasks > MOST_PROCESSES:
+                return "processes"
+        return ""
+
+    def _read(self, poller: select.poll) -> None:
+        try:
+            piece = os.read(self._pipe, _PIECE)
+        except BlockingIOError:
+            return
+        if piece:
+            self._output.add(piece)
+        else:
+            self._at_end = True
+            poller.unregister(self._pipe)
+
+
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the child has ended; it is not reaped, so that its process group keeps its number."""
+    if child.returncode is not None:
+        return True
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def end_all(child: subprocess.Popen[bytes], known: set[int]) -> int:
+    """Kill the child's group and every descendant, reap them, and say how many had been left running."""
+    alive = {pid for pid in children() - known - {child.pid} if _is_alive(pid)} if has_ended(child) else set()
+    _signal_group(child, signal.SIGKILL)
+    child.wait()
+    deadline = time.monotonic() + 5
+    empty = 0
+    while empty < 2 and time.monotonic() < deadline:
+        strays = children() - known
+        for pid in strays:
+            _kill_and_reap(pid)
+        empty = 0 if strays else empty + 1
+        if strays:
+            time.sleep(0.002)
+    return len(alive)
+
+
+def _kill_and_reap(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+    except (ProcessLookupError, ChildProcessError):
+        pass
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:
+    if child.returncode is not None:
+        return
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # ended already; macOS says "not permitted" of a zombie's group
+
+
+def children() -> set[int]:
+    """The processes that are children of this one, zombies included; empty where the system does not tell."""
+    found: set[int] = set()
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children") as file:
+                found.update(map(int, file.read().split()))
+    except OSError:
+        return set()
+    return found
+
+
+def tasks() -> int:
+    """How many tasks run on this system; 0 where the system does not tell."""
+    try:
+        with open("/proc/loadavg") as file:
+            return int(file.read().split()[3].split("/")[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
