@@ -46,23 +46,10 @@ is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.disk import (
-    DISK,
-    Disk,
-    digest_file,
-    explained,
-    forget,
-    keep_copy,
-    make_directory,
-    make_side_directory,
-    save_aside,
-    storing,
-    write_all,
-    write_new,
-)
+from agent.disk import DISK, Disk, digest_file, make_directory, make_side_directory, storing
 from agent.entries import Entry, encode, largest_request, number, replay
 from agent.errors import SessionCorrupt, SessionError, StorageError
 from agent.lock import Lock
@@ -80,11 +67,11 @@ from agent.logfile import (
     now,
 )
 from agent.messages import Message
+from agent.writer import Writer
 
 __all__ = ["Entry", "Session", "replay"]
 
-_BATCH = 1 << 20
-"""Bytes per write of a rewrite."""
+_RECORDS = ("compaction", "undo")
 
 
 # ---- effects ---------------------------------------------------------------------------------------------------------
@@ -104,13 +91,8 @@ class Session:
         self.entries: list[Entry] = []
         self.notices: list[str] = []
         self._disk = disk
-        self._fd = -1
         self._lock: Lock | None = None
-        self._size = 0
-        self._dirty = False
-        """A failed append may have left bytes after `_size`."""
-        self._named = True
-        """The name in the directory is known to be durable."""
+        self._writer: Writer | None = None
         self._top = 0
         self._requests = 0
 
@@ -128,32 +110,28 @@ class Session:
         session._lock = Lock(beside(path, "lock"))
         try:
             with storing(f"create a session in {store}"):
-                session._fd = disk.create(path)
-                session._put(encode(session.meta))
-                disk.fsync_dir(store)
+                session._writer = Writer.new(path, encode(session.meta), disk)
         except StorageError as error:
-            taken = isinstance(error.__cause__, FileExistsError)
-            if session._fd >= 0:
-                forget(disk, path)  # it holds nothing yet
             session.close()
-            if taken:
+            if isinstance(error.__cause__, FileExistsError):
                 raise SessionError(f"session {session.id} exists already", f"agent -c {session.id}") from None
             raise
         return session
 
     @classmethod
-    def open(cls, store: str, id: str, *, wait: float = 0.0, disk: Disk = DISK) -> Session:
+    def open(
+        cls, store: str, id: str, *, wait: float = 0.0, damaged: bool = False, disk: Disk = DISK
+    ) -> Session:
         """Continue a session; a torn tail is put right. `wait` seconds for the lock.
 
+        `damaged` is for a repair: bad lines are left out of `entries` instead of refused.
         Raises: SessionNotFound, SessionBusy, SessionCorrupt (nothing was written), StorageError.
         """
         session = cls(existing(store, id), disk)
         session._lock = Lock(beside(session.path, "lock"), wait=wait)
         try:
             existing(store, id)  # it may have been removed while we waited
-            with storing(f"open session {id}"):
-                session._fd = disk.open(session.path)
-                session._load()
+            session._load(damaged)
         except BaseException:
             session.close()
             raise
@@ -177,8 +155,6 @@ class Session:
     @classmethod
     def ephemeral(cls, meta: Entry) -> Session:
         """--no-session: the same interface, and nothing on disk."""
-        from agent.ephemeral import Ephemeral
-
         return Ephemeral(meta)
 
     def __enter__(self) -> Session:
@@ -189,9 +165,9 @@ class Session:
 
     def close(self) -> None:
         """Let go of the file and the lock. Safe to call twice."""
-        if self._fd >= 0:
-            self._disk.close(self._fd)
-            self._fd = -1
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
         if self._lock is not None:
             self._lock.release()
 
@@ -201,15 +177,18 @@ class Session:
         """The messages the model is to see: `replay` of the entries."""
         return replay(self.entries)
 
-    def generations(self) -> Iterator[tuple[str, Entry, list[Entry]]]:
-        """(name, meta, entries) of every archived generation, oldest first, then of the log itself under "current"."""
+    def generations(self, only: str = "") -> Iterator[tuple[str, Entry, list[Entry]]]:
+        """(name, meta, entries) of each archived generation, oldest first, then of the log itself as "current".
+
+        `only` names the single one to read. Bad lines of an archive are left out: `agent.archive.check` finds them.
+        """
         for path in generation_paths(self.path):
-            try:
+            name = os.path.basename(path).removesuffix(".jsonl")
+            if only in ("", name):
                 loaded = load(path)
-            except OSError:
-                continue  # pruned by hand while we read
-            yield os.path.basename(path).removesuffix(".jsonl"), loaded.meta, loaded.entries
-        yield "current", self.meta, self.entries
+                yield name, loaded.meta, loaded.entries
+        if only in ("", "current"):
+            yield "current", self.meta, self.entries
 
     def originals(self) -> Iterator[Entry]:
         """Every message entry of the session's life, in order of `n`, once each, as it was before any shortening.
@@ -244,19 +223,18 @@ class Session:
         """
         stored = {"type": entry["type"], "n": entry.get("n") or self._top + 1, "at": entry.get("at") or now()} | entry
         self._top = max(self._top, stored["n"])
-        before = self._size
-        try:
-            self._write(encode(stored))
-        finally:
-            if self._size != before:  # on disk, even if a signal came right after
-                self.entries.append(stored)
-                self._requests = largest_request((stored,), self._requests)
+        self._write(encode(stored), lambda: self._landed(stored))
         return stored
+
+    def _landed(self, stored: Entry) -> None:
+        self.entries.append(stored)
+        self._requests = largest_request((stored,), self._requests)
 
     def rewrite(self, entries: list[Entry], **meta_changes: Any) -> str:
         """Replace the log by `entries` (complete, with `n`) and keep the old file whole; the archive's name.
 
-        `counts` are brought up to date here. Raises StorageError: then the log is as it was.
+        `counts` are brought up to date here, and a new record without its "archive" gets the name. Raises StorageError:
+        then the log is as it was.
         """
         old = counts_of(self.meta)
         before = {e["n"] for e in self.entries if e["type"] == "compaction"}
@@ -264,7 +242,22 @@ class Session:
         self._top = number(entries, self._top)
         counts = {"n": self._top, "requests": self._requests, "compactions": old["compactions"] + made}
         meta = fresh_meta(self.meta | meta_changes, self.id)
-        return self._replace(meta, {**old, **counts}, entries)
+        name = self.next_archive()
+        known = {e["n"] for e in self.entries}
+        recorded = [
+            e | {"archive": name} if e["type"] in _RECORDS and not e.get("archive") and e["n"] not in known else e
+            for e in entries
+        ]
+        return self._replace(meta, {**old, **counts}, recorded)
+
+    def next_archive(self) -> str:
+        """The name that the present file will have in the archive after the next rewrite: "0001"."""
+        wanted = counts_of(self.meta)["generation"] + 1
+        while True:
+            path = os.path.join(beside(self.path, "archive"), f"{wanted:04d}.jsonl")
+            if not os.path.lexists(path) or os.path.samefile(path, self.path):  # same: a rewrite that stopped half-way
+                return f"{wanted:04d}"
+            wanted += 1
 
     def rename(self, name: str) -> str:
         """Name the session. The entries stay as they are, and so do the counts of requests."""
@@ -279,148 +272,112 @@ class Session:
 
     # -- how
 
-    def _load(self) -> None:
+    def _load(self, damaged: bool) -> None:
         """Read, refuse what is corrupt before anything is written, put a torn tail right, take the content on."""
-        loaded = load(self.path, self._fd)
-        if loaded.bad:
-            line, why = loaded.bad[0]
-            more = f" (and {len(loaded.bad) - 1} more lines)" if len(loaded.bad) > 1 else ""
-            raise SessionCorrupt(
-                f"session {self.id} is damaged: line {line} of {self.path}{more}: {why}",
-                f"repair it, keeping every byte, with: agent doctor {self.id}",
-                line,
-            )
-        version = loaded.meta.get("version", 0)
-        if not isinstance(version, int) or version > VERSION:
-            raise SessionError(f"session {self.id} was written by a later version of agent", "upgrade agent")
-        self._adopt(loaded)
-        self._named = False
-        if loaded.tail:
-            self._set_tail_aside(loaded)
-        elif loaded.unended:
-            self._put(b"\n")
-            self.notices.append("the last record lacked its line end, which was added")
-        if self._size == 0:
-            self._put(encode(fresh_meta(self.meta, self.id)))
-            self.notices.append("the file was empty: the session starts anew")
+        with storing(f"open session {self.id}"):
+            writer = self._writer = Writer(self.path, self._disk)
+            loaded = load(self.path, writer.fd)
+            if loaded.bad and not damaged:
+                raise _corrupt(self.id, self.path, loaded)
+            version = loaded.meta.get("version", 0)
+            if not isinstance(version, int) or version > VERSION:
+                raise SessionError(f"session {self.id} was written by a later version of agent", "upgrade agent")
+            self._adopt(loaded)
+            if loaded.tail:
+                target = writer.set_aside(loaded.tail)
+                self.notices.append(f"{len(loaded.tail)} bytes of an unfinished record were moved to {target}")
+            elif loaded.unended:
+                writer.put(b"\n")
+                self.notices.append("the last record lacked its line end, which was added")
+            if writer.size == 0:
+                writer.put(encode(fresh_meta(self.meta, self.id)))
+                self.notices.append("the file was empty: the session starts anew")
 
     def _adopt(self, loaded: Loaded) -> None:
-        self.meta, self.entries, self._size = loaded.meta, loaded.entries, loaded.size
+        self.meta, self.entries = loaded.meta, loaded.entries
         counts = counts_of(loaded.meta)
         self._top = max((e["n"] for e in loaded.entries), default=0)
         self._top = max(self._top, counts["n"])
         self._requests = largest_request(loaded.entries, counts["requests"])
         self.notices += loaded.notices
 
-    def _set_tail_aside(self, loaded: Loaded) -> None:
-        """Copy the torn bytes to a side file, durably; only then cut them off."""
-        target = save_aside(self._disk, beside(self.path, "archive"), "torn", loaded.tail)
-        end = loaded.size - len(loaded.tail)
-        self._disk.truncate(self._fd, end)
-        self._disk.fsync(self._fd)
-        self._size = end
-        self.notices.append(f"{len(loaded.tail)} bytes of an unfinished record were moved to {target}")
-
-    def _put(self, data: bytes) -> None:
-        """Bytes at the end of the log, durable; on an error the file is cut back to what it was. Raises OSError."""
+    def _write(self, line: bytes, landed: Callable[[], None]) -> None:
+        """Put a line on disk. `landed` is called when it is there, even if a signal comes right after."""
+        writer = self._open_writer()
+        before = writer.size
         try:
-            if self._dirty:
-                self._disk.truncate(self._fd, self._size)
-                self._dirty = False
-            write_all(self._disk, self._fd, data)
-            self._disk.fsync(self._fd)
-            self._size += len(data)
-        except BaseException:  # also Ctrl-C between write and fsync
-            self._dirty = True
-            self._cut_back()
-            raise
-
-    def _cut_back(self) -> None:
-        try:
-            self._disk.truncate(self._fd, self._size)
-            self._disk.fsync(self._fd)
-            self._dirty = False
-        except OSError:
-            pass  # still dirty: tried again before the next append; if there is none, it is a torn tail
-
-    def _write(self, line: bytes) -> None:
-        self._check_owned()
-        with storing(f"write to session {self.id}"):
-            self._settle()
-            self._put(line)
-
-    def _settle(self) -> None:
-        """Make the file's name durable, once: a crash must not bring back the file that a rewrite replaced."""
-        if not self._named:
-            self._disk.fsync_dir(os.path.dirname(self.path))
-            self._named = True
-
-    def _check_owned(self) -> None:
-        """Refuse to write unless the path still leads to our file and nobody else wrote to it."""
-        if self._fd < 0:
-            raise StorageError(f"session {self.id} is not open for writing")
-        mine = os.fstat(self._fd)
-        try:
-            there = os.lstat(self.path)
-        except OSError as error:
-            raise explained(error, f"write to session {self.id}") from error
-        grown = mine.st_size != self._size and not self._dirty
-        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino) or grown:
-            raise StorageError(
-                f"session {self.id} was changed by another program during this run; nothing was written over it",
-                "run the same command again",
-            )
+            with storing(f"write to session {self.id}"):
+                writer.put(line)
+        finally:
+            if writer.size != before:
+                landed()
 
     def _replace(self, meta: Entry, counts: dict[str, int], entries: list[Entry]) -> str:
-        """The rewrite of the module's docstring. The old file is the archive before the path changes."""
-        self._check_owned()
-        if self._dirty:
-            self._cut_back()
+        writer = self._open_writer()
+        name = self.next_archive()
         with storing(f"rewrite session {self.id}"):
-            temporary = beside(self.path, "tmp")
-            forget(self._disk, temporary)
-            archive = self._next_archive(counts_of(self.meta)["generation"] + 1)
-            name = os.path.basename(archive).removesuffix(".jsonl")
-            archived = {"name": name, "bytes": self._size, "sha256": digest_file(self.path)}
+            archived = {"name": name, "bytes": writer.size, "sha256": digest_file(self.path)}
             meta = meta | {"counts": counts | {"generation": int(name)}, "archived": archived}
-            fd = write_new(self._disk, temporary, _batches([meta, *entries]))
-            try:
-                make_side_directory(self._disk, os.path.dirname(archive))
-                if not os.path.exists(archive):
-                    keep_copy(self._disk, self.path, archive)
-                else:
-                    self._disk.fsync_dir(os.path.dirname(archive))
-                self._disk.replace(temporary, self.path)
-            except BaseException:
-                self._disk.close(fd)
-                forget(self._disk, temporary)
-                raise
-        self._disk.close(self._fd)
-        self._fd, self._size, self._dirty, self._named = fd, os.fstat(fd).st_size, False, False
+            writer.replace(map(encode, [meta, *entries]), os.path.join(beside(self.path, "archive"), f"{name}.jsonl"))
         self.meta, self.entries = meta, list(entries)
-        try:
-            self._settle()
-        except OSError:
-            pass  # the rewrite stands, and is made durable before the next append
         return name
 
-    def _next_archive(self, wanted: int) -> str:
-        """The first name from `wanted` on that is free, or is this very file (a rewrite that stopped half-way)."""
-        while True:
-            path = os.path.join(beside(self.path, "archive"), f"{wanted:04d}.jsonl")
-            if not os.path.lexists(path) or os.path.samefile(path, self.path):
-                return path
-            wanted += 1
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            raise StorageError(f"session {self.id} is not open for writing")
+        self._writer.check_owned()
+        return self._writer
 
 
-def _batches(entries: list[Entry]) -> Iterator[bytes]:
-    """The lines of a file, joined into writes of about a megabyte."""
-    batch, size = [], 0
-    for entry in entries:
-        line = encode(entry)
-        batch.append(line)
-        size += len(line)
-        if size >= _BATCH:
-            yield b"".join(batch)
-            batch, size = [], 0
-    yield b"".join(batch)
+class Ephemeral(Session):
+    """A session that leaves nothing on disk: the places that touch it are replaced, generations are kept in memory.
+
+    Spilled outputs need a file all the same; they go to a private temporary directory that `close` removes.
+    """
+
+    def __init__(self, meta: Entry) -> None:
+        id = new_id()
+        super().__init__("")
+        self.id = id
+        self.meta = fresh_meta(meta, id)
+        self._archived: list[tuple[str, Entry, list[Entry]]] = []
+        self._folder = ""
+
+    def generations(self, only: str = "") -> Iterator[tuple[str, Entry, list[Entry]]]:
+        for generation in [*self._archived, ("current", self.meta, self.entries)]:
+            if only in ("", generation[0]):
+                yield generation
+
+    def next_archive(self) -> str:
+        return f"{len(self._archived) + 1:04d}"
+
+    def files_dir(self) -> str:
+        if not self._folder:
+            import tempfile
+
+            self._folder = tempfile.mkdtemp(prefix="agent-")
+        return self._folder
+
+    def close(self) -> None:
+        if self._folder:
+            import shutil
+
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""
+
+    def _write(self, line: bytes, landed: Callable[[], None]) -> None:
+        landed()
+
+    def _replace(self, meta: Entry, counts: dict[str, int], entries: list[Entry]) -> str:
+        name = self.next_archive()
+        self._archived.append((name, self.meta, self.entries))
+        self.meta = meta | {"counts": counts | {"generation": len(self._archived)}}
+        self.entries = list(entries)
+        return name
+
+
+def _corrupt(id: str, path: str, loaded: Loaded) -> SessionCorrupt:
+    line, why = loaded.bad[0]
+    more = f" ({len(loaded.bad)} lines are bad; this is the first)" if len(loaded.bad) > 1 else ""
+    hint = f"repair it, keeping every byte, with: agent doctor {id}"
+    return SessionCorrupt(f"session {id} is damaged: line {line} of {path}: {why}{more}", hint, line)
