@@ -1,0 +1,104 @@
+"""Anchors: the hard facts in a text that a summary may not lose and code can find.
+
+Paths, URLs, error names and codes, versions, hashes, dates, numbers with their units, quoted names, identifiers and
+proper names, in English and Chinese alike. `find` gives them in order of appearance with a weight: how much a reader
+would miss one that is gone. A statement ("port is 8080", "首都是北京", `"phone": "010-8500"`) gives a *value*, even where
+that is a plain word. Pure and total; it knows nothing of messages.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Anchor(NamedTuple):
+    """`text` as it stands in the source; `start` is its offset there, in characters."""
+
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def weight(self) -> float:
+        return WEIGHTS[self.kind]
+
+
+WEIGHTS = {
+    "url": 3.0,
+    "path": 3.0,
+    "error": 3.0,
+    "hash": 3.0,
+    "quantity": 2.5,
+    "date": 2.5,
+    "version": 2.5,
+    "code": 3.0,
+    "quoted": 2.0,
+    "identifier": 2.0,
+    "name": 1.5,
+    "value": 2.0,
+}
+
+CJK = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+
+_KINDS = (
+    ("url", r"\b(?:https?|ftp|ssh|git)://[^\s<>\"'`（）【】，。；)\]}]+|\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    ("code", r"\b\w{2,12}\{[^{}\n]{3,80}\}"),  # flag{...}: a word that wraps a secret
+    ("hash", r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+             r"|\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b"),
+    ("path", r"(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)+/?|\b[A-Za-z]:\\[\w\\.-]+"
+             r"|\b[\w.@-]+(?:/[\w.@+-]+)+|\b[\w-]+(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,5}\b(?!\()"),
+    ("error", r"\b[A-Z]\w*(?:Error|Exception|Warning|Fault)\b|\b(?:E[A-Z]{3,}|SIG[A-Z]{2,})\b"),
+    ("date", r"\b\d{1,4}[-/.年]\d{1,2}[-/.月]\d{1,4}日?(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?|\b\d{1,2}:\d{2}(?::\d{2})?\b"
+             r"|\b\d{1,2}月\d{1,2}[日号]"),
+    ("version", r"\bv?\d+\.\d+(?:\.\d+)*(?:[-+][\w.]+)?\b(?!%)"),
+    ("code", r"\b[A-Z]{2,}[-_]?\d{2,}[\w-]*|\b(?=[A-Z0-9]*\d)(?=\d*[A-Z])[A-Z0-9]{5,12}\b|#\d{2,}"),
+    ("identifier", r"\b[A-Za-z]\w*_\w+|\b[A-Za-z]?[a-z]+(?:[A-Z][a-z0-9]+)+"
+                   r"|\b[A-Za-z]+(?:-[A-Za-z0-9]+)*-\d[\w-]*|(?<![\w-])--[a-z][a-z-]{2,}|\b[A-Za-z]+\d\w*"),
+    ("quantity", rf"[$¥€£]?\b\d[\d,]*(?:\.\d+)?(?:-\d[\d-]*)?(?:\s?(?:%|[A-Za-zµ]{{1,4}}\b|[{CJK}]{{1,3}}))?"),
+    ("quoted", r"`[^`\n]{2,80}`|《[^》\n]{1,40}》|「[^」\n]{1,40}」|『[^』\n]{1,40}』|【[^】\n]{1,40}】|“[^”\n]{1,60}”"
+               r"|(?<!\w)\"[^\"\n]{2,60}\"(?!\w)"),
+    ("name", rf"\b[A-Z][a-z]+(?: (?:of |the |de |and )?[A-Z][a-z]+)+|[{CJK}]{{1,8}}(?:·[{CJK}]{{1,10}})+"
+             r"|\b[A-Z]{2,}\b"),
+)
+_ANCHOR = re.compile("|".join(f"(?P<{kind}{i}>{pattern})" for i, (kind, pattern) in enumerate(_KINDS)), re.ASCII)
+_GROUPS = {f"{kind}{i}": kind for i, (kind, _) in enumerate(_KINDS)}
+
+_VALUE = re.compile(
+    rf"(?:[:=：]|\b(?:is|are|was|were|called|named|uses?)\b|(?<=[{CJK}\w》」”])(?:是|为|叫做?|改为|改成|换成|用的是))"
+    rf"[ \t]*[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})",
+    re.ASCII,
+)
+_HOLLOW = re.compile(r"什么|怎么|哪|不是|[吗呢]$|^(?:the|an?|not|it|that|this|in|on|to|null|None|true|false)$|^[/\\]")
+
+
+def find(text: str) -> list[Anchor]:
+    """The anchors of a text, in order of appearance, without overlaps (values may overlap the rest)."""
+    found = []
+    for match in _ANCHOR.finditer(text):
+        kind = _GROUPS[match.lastgroup or ""]
+        piece = match.group().rstrip(".,:;-")
+        if len(piece) > 1 or piece.isdigit():
+            found.append(Anchor(kind, piece, match.start()))
+    for match in _VALUE.finditer(text):
+        if not _HOLLOW.search(match[1]):
+            found.append(Anchor("value", match[1], match.start(1)))
+    return found
+
+
+# ---- comparing ----
+
+_DROPPED = re.compile(r"[^\w]+")
+
+
+def fold(text: str) -> str:
+    """A text for comparison: NFKC, case, white space and punctuation folded away."""
+    return _DROPPED.sub("", unicodedata.normalize("NFKC", text).casefold())
+
+
+def missing(anchors: Iterable[str], text: str) -> list[str]:
+    """Those of `anchors` that do not occur in `text`, after folding."""
+    folded = fold(text)
+    return [anchor for anchor in anchors if fold(anchor) not in folded]

@@ -1,0 +1,93 @@
+"""When a compaction would be in vain: the rules that keep a run from compacting for ever.
+
+The process exits after every turn, so what they need stands in the session file, in the last compaction record
+(`guard`) and in the first size that the server reported after it. Judged on *reported* sizes where there are any, so
+that a summary that looked small and was not counts as a failure. Pure; overflow answers are not asked here: what the
+server refuses must be made smaller.
+
+- No compaction without growth since the last one.
+- After two in a row that gained less than MIN_GAIN, or after two in a row whose next size stayed over the trigger,
+  none until the context has grown by GROWTH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from agent.messages import usage_from_json
+from agent.tokens import Entry
+
+MIN_GAIN = 0.15
+GROWTH = 1.15
+MOST = 2
+
+
+class State(NamedTuple):
+    """What the last compaction came to. `base` is the size after it, reported where known; `grown` whether anything
+    was said since; `strikes` and `row` count small gains and sizes still over the trigger, the last one included.
+    """
+
+    base: int = 0
+    grown: bool = True
+    strikes: int = 0
+    row: int = 0
+
+
+def last_record(entries: Sequence[Entry]) -> Entry | None:
+    """The compaction record of this generation."""
+    return next((e for e in reversed(entries) if e.get("type") == "compaction"), None)
+
+
+def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:
+    """The state of the guards for the next proactive compaction."""
+    record = last_record(entries)
+    if record is None:
+        return State()
+    made = record.get("n") or 0
+    counts = meta.get("counts")
+    void = counts.get("requests", 0) if isinstance(counts, dict) else 0
+    since = [e for e in entries if e.get("type") == "message" and e.get("n", 0) > made and not e.get("summary")]
+    tokens, guard = _dict(record.get("tokens")), _dict(record.get("guard"))
+    before, base = _int(tokens.get("before")), _int(tokens.get("after_estimate"))
+    for entry in since:
+        usage, k = usage_from_json(entry.get("usage")), _dict(entry.get("request")).get("k")
+        if usage and usage.prompt and (not isinstance(k, int) or k > void):
+            base = usage.prompt
+            break
+    small = base > (1 - MIN_GAIN) * before
+    return State(
+        base,
+        bool(since),
+        _int(guard.get("strikes")) + 1 if small else 0,
+        _int(guard.get("row")) + 1 if base >= trigger else 0,
+    )
+
+
+def refusal(now: State, size: int) -> str:
+    """Why a proactive compaction at `size` tokens would be in vain, or "" when it may be tried."""
+    if not now.grown:
+        return "nothing was added since the last compaction"
+    if max(now.strikes, now.row) >= MOST and size < GROWTH * now.base:
+        return f"the last {MOST} compactions gained too little; the next one waits until the context has grown"
+    if now.row and size < 1.05 * now.base:
+        return "the context has hardly grown since the last compaction"
+    return ""
+
+
+def remembered(now: State, size: int, ratio: float) -> dict[str, Any]:
+    """The `guard` of a new record; counters start again once the context has grown past them."""
+    grown = size >= GROWTH * now.base
+    return {
+        "strikes": 0 if grown and now.strikes >= MOST else now.strikes,
+        "row": 0 if grown and now.row >= MOST else now.row,
+        "ratio": round(ratio, 3),
+    }
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,224 @@
+"""The ladder, as pure functions from message entries to what stands after a compaction.
+
+A context is a system message and a list of *units* that may not be parted: a user message, or an assistant message
+with the results of all its calls. A fold takes units from the front, never one without the other half, and leaves the
+turn's own prompt word for word; a prune puts stubs where stale results stood; a shortening keeps head and tail of what
+is too long. Nothing here asks a model, measures a window, or touches a file; originals are named by their `n`, and
+where they are kept is no concern of this module.
+
+Sizes are tokens as `agent.tokens` estimates them. Entries are never changed in place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agent.messages import text_of, tool_calls
+from agent.tokens import Entry, estimate, message_tokens
+
+STALE_AFTER = 4
+"""This many of the newest results are never stale."""
+STALE_SHARE = 1 / 16
+STALE_MOST = 1000
+"""A result is worth a stub when it has more than this share of the window, or this many tokens."""
+SHORTEST = 48
+"""Tokens a shortened message keeps at least."""
+
+
+class Unit(NamedTuple):
+    """Entries that stay together, in file order; `prompt` when it is a message that a user typed."""
+
+    entries: tuple[Entry, ...]
+    tokens: int
+    prompt: bool
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What leaves the context and what stays, both in order; `head` is all that stood before the cut."""
+
+    folded: tuple[Entry, ...]
+    kept: tuple[Entry, ...]
+    head: tuple[Entry, ...]
+
+
+def role(entry: Entry) -> Any:
+    return entry["message"].get("role")
+
+
+def size(entries: Iterable[Entry]) -> int:
+    return sum(message_tokens(entry["message"]) for entry in entries)
+
+
+def units(entries: Sequence[Entry]) -> list[Unit]:
+    """The units of a context without its system message. Results belong to the unit before them."""
+    groups: list[list[Entry]] = []
+    for entry in entries:
+        if groups and role(entry) == "tool":
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    return [Unit(tuple(g), size(g), role(g[0]) == "user" and not g[0].get("summary")) for g in groups]
+
+
+# ---- rung 2: fold the head ----
+
+
+def fold(entries: Sequence[Entry], keep: int, *, least: int = 1) -> Fold | None:
+    """Fold the head so that about `keep` tokens stay; None when there is nothing to fold.
+
+    The cut stands before a user message. Where that would leave less than half of `keep` because one turn is itself
+    too long, it stands between two steps of that turn, whose prompt stays. The last unit and the last prompt always
+    stay; `least` units are folded at least, where there are so many.
+    """
+    parts = units(entries)
+    last_prompt = max((i for i, unit in enumerate(parts) if unit.prompt), default=-1)
+    at, kept = len(parts) - 1, parts[-1].tokens if parts else 0
+    while at > least and kept + parts[at - 1].tokens <= keep:
+        at -= 1
+        kept += parts[at].tokens
+    if at < 1:
+        return None
+    boundary = next((i for i in range(at, len(parts)) if parts[i].prompt), None)
+    if boundary is not None and 2 * sum(unit.tokens for unit in parts[boundary:]) >= min(keep, kept):
+        at = boundary
+    prompt = max((i for i in range(at) if parts[i].prompt), default=-1)
+    pinned = {last_prompt} if last_prompt < at else set()
+    if not parts[at].prompt and prompt >= 0 and parts[prompt].tokens <= keep // 4:
+        pinned.add(prompt)
+    folded = [unit for i, unit in enumerate(parts[:at]) if i not in pinned]
+    stays = [unit for i, unit in enumerate(parts) if i >= at or i in pinned]
+    if not any(not entry.get("summary") for unit in folded for entry in unit.entries):
+        return None
+    return Fold(_flat(folded), _flat(stays), _flat(parts[:at]))
+
+
+def _flat(parts: Iterable[Unit]) -> tuple[Entry, ...]:
+    return tuple(entry for unit in parts for entry in unit.entries)
+
+
+# ---- rung 1: stubs for stale results ----
+
+
+def prune(entries: Sequence[Entry], window: int) -> list[Entry]:
+    """The entries with stubs for stale results and for identical repeats; those untouched are the same objects.
+
+    Stale: not in the last step, not among the newest few results, and large for this window.
+    """
+    parts = units(entries)
+    last_step = {id(entry) for entry in parts[-1].entries} if parts else set()
+    results = [entry for entry in entries if role(entry) == "tool"]
+    fresh = {id(entry) for entry in results[-STALE_AFTER:]} | last_step
+    limit = min(STALE_MOST, int(window * STALE_SHARE))
+    newest = {text_of(entry["message"]): entry.get("n") for entry in results}
+    pruned = []
+    for entry in entries:
+        text = text_of(entry["message"])
+        if role(entry) != "tool" or id(entry) in last_step or entry.get("pruned"):
+            pruned.append(entry)
+        elif newest[text] != entry.get("n") and len(text) > 200:
+            pruned.append(_stub(entry, f"the same text stands in message {newest[text]}"))
+        elif id(entry) not in fresh and message_tokens(entry["message"]) > limit:
+            pruned.append(_stub(entry, f"it began: {' '.join(text[:160].split())}"))
+        else:
+            pruned.append(entry)
+    return pruned
+
+
+def _stub(entry: Entry, told: str) -> Entry:
+    length = len(text_of(entry["message"]))
+    return _with_text(entry, f"[Result of message {entry.get('n')} left out here, {length:,} characters; {told}]")
+
+
+def _with_text(entry: Entry, text: str) -> Entry:
+    return {**entry, "message": {**entry["message"], "content": text}, "pruned": True}
+
+
+# ---- rung 4: what is itself too long ----
+
+
+def shorten(entries: Sequence[Entry], room: int) -> list[Entry]:
+    """The entries cut down to about `room` tokens: head and tail of the longest ones, the last prompt cut last.
+
+    Total: where even the shortest form of everything is more than `room`, that form is returned.
+    """
+    prompt = max((i for i, e in enumerate(entries) if role(e) == "user" and not e.get("summary")), default=-1)
+    sizes = [message_tokens(entry["message"]) for entry in entries]
+    spared = sizes[prompt] if prompt >= 0 else 0
+    level = _level([s for i, s in enumerate(sizes) if i != prompt], room - spared)
+    shorter = [e if i == prompt or sizes[i] <= level else shortened(e, level) for i, e in enumerate(entries)]
+    if prompt >= 0 and size(shorter) > room:
+        rest = size(shorter) - spared
+        shorter[prompt] = shortened(entries[prompt], max(SHORTEST, room - rest))
+    return shorter
+
+
+def _level(sizes: list[int], room: int) -> int:
+    """The cap at which all sizes together fit `room`, like water that finds its level; never below SHORTEST."""
+    left, count = room, len(sizes)
+    for tokens in sorted(sizes):
+        if tokens * count > left:
+            return max(SHORTEST, left // count)
+        left -= tokens
+        count -= 1
+    return max([SHORTEST, *sizes])
+
+
+def shortened(entry: Entry, room: int) -> Entry:
+    """One entry within about `room` tokens: head and tail of its text, and of the long values in its calls."""
+    message = dict(entry["message"])
+    if message_tokens(message) <= room:
+        return entry
+    message.pop("reasoning_content", None)
+    n = entry.get("n")
+    calls = tool_calls(message)
+    if calls:
+        share = max(SHORTEST // 2, (room - estimate(text_of(message)[:400])) // len(calls) - 16)
+        message["tool_calls"] = [
+            {**raw, "function": {**raw["function"], "arguments": _short_arguments(call.arguments, share, n)}}
+            for raw, call in zip(message["tool_calls"], calls, strict=True)
+        ]
+        room -= message_tokens({**message, "content": ""})
+    text = text_of(message)
+    if estimate(text) > room:
+        message["content"] = head_and_tail(text, max(SHORTEST // 2, room), n)
+    return {**entry, "message": message, "pruned": True}
+
+
+def head_and_tail(text: str, room: int, n: Any = None) -> str:
+    """Head and tail of a text within about `room` tokens, with a mark that says what is missing."""
+    tokens = estimate(text)
+    if tokens <= room:
+        return text
+    where = "" if n is None else f" of message {n}"
+    chars = max(16, int(len(text) * max(8, room - 20) / tokens))
+    while True:
+        head, tail = chars * 2 // 3, chars - chars * 2 // 3
+        mark = f"\n[… {len(text) - chars:,} characters{where} left out …]\n"
+        cut = text[:head] + mark + text[len(text) - tail :]
+        if estimate(cut) <= room or chars <= 16:
+            return cut
+        chars = chars * 3 // 4
+
+
+def _short_arguments(arguments: str, room: int, n: Any) -> str:
+    """The JSON arguments of a call with their long strings shortened; still an object."""
+    if estimate(arguments) <= room:
+        return arguments
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        given = {"arguments": arguments}
+    long = [key for key, value in given.items() if estimate(_as_text(value)) > SHORTEST // 2]
+    for key in long:
+        given[key] = head_and_tail(_as_text(given[key]), max(SHORTEST // 2, room // len(long)), n)
+    return json.dumps(given, ensure_ascii=False)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
