@@ -33,7 +33,7 @@ from agent.render import Output, budget_line, compacting_line, folded, not_compa
 
 
 def encode_line(line: dict[str, Any]) -> bytes:
-    """One JSON line; lone surrogates, which are not UTF-8, become U+FFFD."""
+    """One JSON line; lone surrogates, which are not UTF-8, become question marks."""
     try:
         return orjson.dumps(line) + b"\n"
     except orjson.JSONEncodeError:

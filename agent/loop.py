@@ -55,6 +55,8 @@ class Turn:
     max_steps: int = 100
     max_tokens: int | None = None
     price: Pricing = no_price
+    after_compaction: Callable[[], None] = lambda: None
+    """Called when the context has changed: the tools may have, too."""
     clock: Callable[[], float] = time.monotonic
     steps: int = 0
     compactions: int = 0
@@ -81,7 +83,7 @@ class Turn:
         finally:
             self.denials = list(self.toolbox.denials)
         if self.compactor.after_turn():
-            self.compactions += 1
+            self._compacted()
         return self.summary(self.clock() - started)
 
     def summary(self, seconds: float) -> TurnFinished:
@@ -103,7 +105,7 @@ class Turn:
         self._show_budget_before()
         while True:
             if self.compactor.make_room():
-                self.compactions += 1
+                self._compacted()
             reply = self._ask()
             self._take(reply)
             if reply.error is not None:
@@ -137,7 +139,11 @@ class Turn:
                         "Use a model with a larger window (-m), or start a new session",
                     ) from error
                 self.compactor.after_overflow(error, attempt)
-                self.compactions += 1
+                self._compacted()
+
+    def _compacted(self) -> None:
+        self.compactions += 1
+        self.after_compaction()
 
     def _cap(self) -> int | None:
         """The user's cap on the answer, lowered to what the window still holds."""
