@@ -239,7 +239,8 @@ class Session:
         old = counts_of(self.meta)
         before = {e["n"] for e in self.entries if e["type"] == "compaction"}
         made = sum(e["type"] == "compaction" and e["n"] not in before and e["n"] > old["n"] for e in entries)
-        self._top = number(entries, self._top)
+        self._top = number(entries, max(self._top, old["n"]))
+        self._requests = largest_request(entries, max(self._requests, old["requests"]))
         counts = {"n": self._top, "requests": self._requests, "compactions": old["compactions"] + made}
         meta = fresh_meta(self.meta | meta_changes, self.id)
         name = self.next_archive()
