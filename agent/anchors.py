@@ -2,8 +2,8 @@
 
 Paths, URLs, error names and codes, versions, hashes, dates, numbers with their units, quoted names, identifiers and
 proper names, in English and Chinese alike. `find` gives them in order of appearance with a weight: how much a reader
-would miss one that is gone. A statement ("port is 8080", "首都是北京", `"phone": "010-8500"`) gives a *value*, even where
-that is a plain word. Pure and total; it knows nothing of messages.
+would miss one that is gone. A statement ("port is 8080", "首都是北京", `"phone": "010-8500"`) gives a *value* even
+where that is a plain word. Pure and total; it knows nothing of messages.
 """
 
 from __future__ import annotations

@@ -384,11 +384,9 @@ class Compactor:
         self, entry: dict[str, Any], draft: Draft, context: Material, answer: summary.Answer, started: float
     ) -> dict[str, Any]:
         session = self._session
-        counts = session.meta.get("counts")
-        generation = counts.get("generation", 0) if isinstance(counts, dict) else 0
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         head = {"type": "compaction", "n": session.new_n(), "at": at}
-        entry = head | entry | {"archive": f"{generation + 1:04d}", "ms": round((time.monotonic() - started) * 1000)}
+        entry = head | entry | {"archive": session.next_archive(), "ms": round((time.monotonic() - started) * 1000)}
         summaries = [{**draft.summary, "n": session.new_n(), "at": at}] if draft.summary else []
         entries = [entry, *context.others, *context.system, *summaries, *draft.body]
         try:
