@@ -18,8 +18,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent.messages import Message, text_of, tool_calls
 from agent.logfile import beside, generation_paths, load
+from agent.messages import Message, text_of, tool_calls
 from agent.session import Entry, Session
 from agent.tokens import estimate
 
@@ -38,12 +38,12 @@ NEIGHBOURS = (1, -1, 2)
 _CJK_RUN = re.compile("[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
 _WORD = re.compile("[a-z]+|[0-9]+|[^\\W\\d_a-z\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_STOP = frozenset(
-    "the a an of to in on at for and or is are was were be been do does did i you he she it we they me my your his her "
-    "its our their that this these those what which who when where why how with from as by about have has had not "
-    "之前 前面 什么 是什 哪些 怎么 我们 你们 他们 这个 那个 一个 聊到 到过 提到 你还 还记 记得 得我 "
-    "曾经 它的 他的 她的 我的 你的 名字".split()
-)
+_HOLLOW = """
+the a an of to in on at for and or is are was were be been do does did i you he she it we they me my your his her its
+our their that this these those what which who when where why how with from as by about have has had not
+什么 哪些 哪个 怎么 我们 你们 他们 这个 那个 之前 以前 前面
+"""
+_STOP = frozenset(_HOLLOW.split())
 
 
 class Passage(NamedTuple):
@@ -200,7 +200,8 @@ def _add(index: Connection, entries: Iterable[Entry], top: int) -> int:
             continue
         for passage in passages(entry):
             done = index.execute("INSERT INTO passages(n, role, text) VALUES (?, ?, ?)", passage)
-            index.execute("INSERT INTO words(rowid, body) VALUES (?, ?)", (done.lastrowid, " ".join(words(passage.text))))
+            terms = " ".join(words(passage.text))
+            index.execute("INSERT INTO words(rowid, body) VALUES (?, ?)", (done.lastrowid, terms))
     return top
 
 
