@@ -73,10 +73,10 @@ def archived_entries(session: Session, name: str) -> list[Entry]:
     path = os.path.join(beside(session.path, "archive"), f"{name}.jsonl")
     if session.path and os.path.isfile(path) and (bad := load(path).bad):
         line, why = bad[0]
-        raise SessionCorrupt(f"{path} is damaged: line {line}: {why}", "nothing was changed", line)
+        raise SessionCorrupt(f"{path} is damaged: line {line}: {why}", "Nothing was changed", line)
     for _found, _meta, entries in session.generations(name):
         return entries
-    raise SessionNotFound(f"session {session.id} has no archive {name!r}", f"see: agent doctor {session.id}")
+    raise SessionNotFound(f"session {session.id} has no archive {name!r}", f"See: agent doctor {session.id}")
 
 
 def undo(session: Session) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def at_request(session: Session, k: int) -> Seen:
         if number == k:
             return seen(found, place, where)
     raise SessionNotFound(
-        f"session {session.id} has no request {k}", f"it made {session.next_request() - 1} that were answered"
+        f"session {session.id} has no request {k}", f"It made {session.next_request() - 1} that were answered"
     )
 
 
@@ -154,6 +154,20 @@ def check(session: Session) -> Check:
             if found.recorded and found.recorded != found.computed:
                 problems.append(f"request {k} ({name}): {found.computed[:12]} now, {found.recorded[:12]} when sent")
     return Check(requests, files, problems)
+
+
+def check_request(session: Session, k: int) -> Check:
+    """`check` of one request alone. Raises SessionNotFound."""
+    found = at_request(session, k)
+    differs = found.recorded and found.recorded != found.computed
+    problems = [f"request {k}: {found.computed[:12]} now, {found.recorded[:12]} when sent"] if differs else []
+    return Check(int(bool(found.recorded)), 0, problems)
+
+
+def seen_now(session: Session) -> list[Message]:
+    """What the model would be sent of the session as it is, in the dialect of its last answer."""
+    last: Entry = next((e for e in reversed(session.entries) if isinstance(e.get("request"), dict)), {"request": {}})
+    return prepare_for_wire(session.view(), Dialect.from_json(last["request"].get("dialect")))
 
 
 def _check_chain(session: Session) -> tuple[int, list[str]]:
@@ -211,7 +225,7 @@ def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entr
     loaded = load(path)
     if loaded.bad:
         line, why = loaded.bad[0]
-        raise SessionCorrupt(f"session {id} is damaged: line {line}: {why}", f"repair it: agent doctor {id}", line)
+        raise SessionCorrupt(f"session {id} is damaged: line {line}: {why}", f"Repair it: agent doctor {id}", line)
     top = max([counts_of(loaded.meta)["n"], *(e["n"] for e in loaded.entries)])
     if at is not None and not 0 < at <= top:
         raise UsageError(f"session {id} has no entry {at}: the last is {top}")

@@ -30,13 +30,13 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LINK_REFUSED = {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
 
 _WHY = {
-    errno.ENOSPC: ("the disk is full", "free some space, then run the same command again"),
-    errno.EDQUOT: ("your disk quota is used up", "free some space, then run the same command again"),
-    errno.EROFS: ("the file system is read-only", "choose another place with --session-dir"),
-    errno.EACCES: ("permission denied", "check the owner and mode, or choose another place with --session-dir"),
-    errno.EPERM: ("the operation is not permitted", "check the owner and mode, or use --session-dir"),
-    errno.ENOENT: ("it is not there any more", "was the directory removed or renamed during the run?"),
-    errno.EIO: ("the disk reports an input/output error", "copy the session somewhere safe before going on"),
+    errno.ENOSPC: ("the disk is full", "Free some space, then run the same command again"),
+    errno.EDQUOT: ("your disk quota is used up", "Free some space, then run the same command again"),
+    errno.EROFS: ("the file system is read-only", "Choose another place with --session-dir"),
+    errno.EACCES: ("permission denied", "Check the owner and mode, or choose another place with --session-dir"),
+    errno.EPERM: ("the operation is not permitted", "Check the owner and mode, or use --session-dir"),
+    errno.ENOENT: ("it is not there any more", "Was the directory removed or renamed during the run?"),
+    errno.EIO: ("the disk reports an input/output error", "Copy the session somewhere safe before going on"),
 }
 
 

@@ -24,6 +24,7 @@ from agent.errors import ConfigError, SessionBusy, SessionError, SessionNotFound
 from agent.lock import Lock
 from agent.logfile import beside, counts_of, generation_paths, log_path, valid_id
 from agent.messages import text_of, usage_from_json
+from agent.session import Session
 
 MARKER = ".agent-sessions"
 """A directory `sessions` beside a run is a store only when it holds this file."""
@@ -69,7 +70,7 @@ def parse_span(text: str) -> float:
     """Seconds of "30d", "12h", "2w". Raises UsageError."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None:
-        raise UsageError(f"{text!r} is not a span of time", "write for example 30d, 12h or 2w")
+        raise UsageError(f"{text!r} is not a span of time", "Write for example 30d, 12h or 2w")
     return float(int(found[1]) * _SECONDS[found[2]])
 
 
@@ -79,7 +80,7 @@ def check_name(name: str) -> str:
     if bad or any(c.isspace() or not c.isprintable() or c == "/" for c in name):
         raise UsageError(
             f"{name!r} cannot be the name of a session",
-            "use up to 64 characters without spaces or slashes, not only digits and a-f",
+            "Use up to 64 characters without spaces or slashes, not only digits and a-f",
         )
     return name
 
@@ -146,7 +147,7 @@ def find_store(flag: str | None, environ: Mapping[str, str], cwd: str, config_va
         return local
     home = state_home(environ)
     if not home:
-        raise ConfigError("there is no place for sessions: HOME is not set", "name one with --session-dir")
+        raise ConfigError("there is no place for sessions: HOME is not set", "Name one with --session-dir")
     return os.path.join(home, "sessions")
 
 
@@ -231,7 +232,7 @@ def latest(store: str, cwd: str) -> str:
     for row in summaries(store, cwd):
         if row is not None:
             return row.id
-    raise SessionNotFound(f"no session was made in {cwd}", 'start one with: agent "prompt"')
+    raise SessionNotFound(f"no session was made in {cwd}", 'Start one with: agent "prompt"')
 
 
 def resolve(store: str, wanted: str, cwd: str) -> str:
@@ -244,7 +245,7 @@ def resolve(store: str, wanted: str, cwd: str) -> str:
     if any(c.isspace() for c in wanted):
         raise SessionNotFound(
             f"no session matches {wanted!r}: -c takes an id, a name or `last`",
-            f'to continue the newest session of this directory: agent --last "{wanted}"',
+            f'To continue the newest session of this directory: agent --last "{wanted}"',
         )
     if valid_id(wanted) and is_plain_file(log_path(store, wanted)):
         return wanted
@@ -254,9 +255,9 @@ def resolve(store: str, wanted: str, cwd: str) -> str:
         return found[0]
     if found:
         shown = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
-        raise SessionError(f"{wanted!r} could be any of {len(found)} sessions: {shown}", "give more of the id")
+        raise SessionError(f"{wanted!r} could be any of {len(found)} sessions: {shown}", "Give more of the id")
     log_path(store, wanted)  # says so when it could never be one
-    raise SessionNotFound(f"no session matches {wanted!r} in {store}", "see them with: agent sessions list --all")
+    raise SessionNotFound(f"no session matches {wanted!r} in {store}", "See them with: agent sessions list --all")
 
 
 def named(store: str, name: str) -> list[str]:
@@ -272,6 +273,16 @@ def named(store: str, name: str) -> list[str]:
     return found
 
 
+def rename(store: str, id: str, name: str, *, wait: float = 0.0) -> None:
+    """Name a session. Raises SessionError when another carries the name, SessionBusy, StorageError."""
+    taken = [other for other in named(store, name) if other != id]
+    if taken:
+        raise SessionError(f"the name {name!r} is taken by session {taken[0]}", "Choose another")
+    with Session.open(store, id, wait=wait) as session:
+        if session.meta.get("name") != name:
+            session.rename(name)
+
+
 def remove(store: str, id: str) -> None:
     """Remove a session and all its side files; the log last, so that a removal that stops half-way can be repeated.
 
@@ -281,9 +292,9 @@ def remove(store: str, id: str) -> None:
 
     path = log_path(store, id)
     if not os.path.lexists(path):
-        raise SessionNotFound(f"no session {id!r} in {store}", "see them with: agent sessions list --all")
+        raise SessionNotFound(f"no session {id!r} in {store}", "See them with: agent sessions list --all")
     if os.path.isdir(path) and not os.path.islink(path):
-        raise SessionError(f"session {id} is not a file", f"look at {path}")
+        raise SessionError(f"session {id} is not a file", f"Look at {path}")
     lock = Lock(beside(path, "lock"))
     try:
         with storing(f"remove session {id}"):

@@ -41,7 +41,7 @@ class Lock:
             if time.monotonic() >= deadline:
                 name = os.path.basename(path).removesuffix(".lock")
                 by = f" (process {owner})" if owner else ""
-                raise SessionBusy(f"session {name} is in use by another run{by}", "wait for it with --wait SECONDS")
+                raise SessionBusy(f"session {name} is in use by another run{by}", "Wait for it with --wait SECONDS")
             time.sleep(POLL)
         self._sign()
 

@@ -48,7 +48,7 @@ def valid_id(id: str) -> bool:
 def log_path(store: str, id: str) -> str:
     """The log of a session. Raises SessionNotFound for what is not an id, before it becomes a path."""
     if not valid_id(id):
-        raise SessionNotFound(f"{id!r} is not a session id", "see them with: agent sessions list --all")
+        raise SessionNotFound(f"{id!r} is not a session id", "See them with: agent sessions list --all")
     return os.path.join(store, f"{id}.jsonl")
 
 
@@ -158,14 +158,13 @@ def generation_paths(path: str) -> list[str]:
     return [os.path.join(folder, name) for _, name in sorted(found)]
 
 
-
 def existing(store: str, id: str) -> str:
     """The path of a session that is there and is a plain file. Raises: SessionNotFound, SessionError for a link."""
     path = log_path(store, id)
     if is_plain_file(path):
         return path
     if os.path.islink(path):
-        raise SessionError(f"session {id} is a symbolic link, which is not followed", f"look at {path}")
+        raise SessionError(f"session {id} is a symbolic link, which is not followed", f"Look at {path}")
     if os.path.exists(path):
-        raise SessionError(f"session {id} is not a file", f"look at {path}")
-    raise SessionNotFound(f"no session {id!r} in {store}", "see them with: agent sessions list --all")
+        raise SessionError(f"session {id} is not a file", f"Look at {path}")
+    raise SessionNotFound(f"no session {id!r} in {store}", "See them with: agent sessions list --all")

@@ -114,14 +114,14 @@ class Session:
         except StorageError as error:
             session.close()
             if isinstance(error.__cause__, FileExistsError):
-                raise SessionError(f"session {session.id} exists already", f"agent -c {session.id}") from None
+                raise SessionError(
+                    f"session {session.id} exists already", f"Continue it with: agent -c {session.id}"
+                ) from None
             raise
         return session
 
     @classmethod
-    def open(
-        cls, store: str, id: str, *, wait: float = 0.0, damaged: bool = False, disk: Disk = DISK
-    ) -> Session:
+    def open(cls, store: str, id: str, *, wait: float = 0.0, damaged: bool = False, disk: Disk = DISK) -> Session:
         """Continue a session; a torn tail is put right. `wait` seconds for the lock.
 
         `damaged` is for a repair: bad lines are left out of `entries` instead of refused.
@@ -282,7 +282,7 @@ class Session:
                 raise _corrupt(self.id, self.path, loaded)
             version = loaded.meta.get("version", 0)
             if not isinstance(version, int) or version > VERSION:
-                raise SessionError(f"session {self.id} was written by a later version of agent", "upgrade agent")
+                raise SessionError(f"session {self.id} was written by a later version of agent", "Upgrade agent")
             self._adopt(loaded)
             if loaded.tail:
                 target = writer.set_aside(loaded.tail)
@@ -380,5 +380,5 @@ class Ephemeral(Session):
 def _corrupt(id: str, path: str, loaded: Loaded) -> SessionCorrupt:
     line, why = loaded.bad[0]
     more = f" ({len(loaded.bad)} lines are bad; this is the first)" if len(loaded.bad) > 1 else ""
-    hint = f"repair it, keeping every byte, with: agent doctor {id}"
+    hint = f"Repair it, keeping every byte, with: agent doctor {id}"
     return SessionCorrupt(f"session {id} is damaged: line {line} of {path}: {why}{more}", hint, line)

@@ -137,5 +137,5 @@ class Writer:
         if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino) or grown:
             raise StorageError(
                 f"session {self._name} was changed by another program during this run; nothing was written over it",
-                "run the same command again",
+                "Run the same command again",
             )
