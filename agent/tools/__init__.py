@@ -131,7 +131,7 @@ class Toolbox:
             self.permissions.grant(name, args)
         if answer in ("yes", "always"):
             return None
-        return denied("The user said no to this call; nothing was run. Ask what they want instead, or go on without it.")
+        return denied("The user said no; nothing was run. Ask what they want instead, or go on without it.")
 
     def _finish(self, result: ToolResult, notes: list[str]) -> ToolResult:
         """The result within the cap, with notes on what was ignored."""
@@ -141,9 +141,7 @@ class Toolbox:
         return result._replace(text=text or "(empty)")
 
     def _deny(self, call: ToolCall, args: dict[str, Any], reason: str) -> None:
-        self.denials.append(
-            {"tool_name": call.name, "tool_use_id": call.id, "tool_input": args, "reason": reason}
-        )  # fmt: skip
+        self.denials.append({"tool_name": call.name, "tool_use_id": call.id, "tool_input": args, "reason": reason})
 
 
 def build_toolbox(

@@ -31,7 +31,9 @@ class Restore(NamedTuple):
     mode: int
 
 
-def plan(details: Sequence[Mapping[str, Any]], files_dir: str, roots: Sequence[str], force: bool = False) -> list[Restore]:
+def plan(
+    details: Sequence[Mapping[str, Any]], files_dir: str, roots: Sequence[str], force: bool = False
+) -> list[Restore]:
     """What undoing the calls with these `tool` objects (in order) would do to each file. Changes nothing."""
     first: dict[str, Mapping[str, Any]] = {}
     last: dict[str, Any] = {}

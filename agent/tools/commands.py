@@ -11,20 +11,26 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_WRAPPERS = frozenset(
-    ["env", "sudo", "doas", "nohup", "time", "command", "builtin", "exec", "nice", "ionice", "timeout", "xargs", "stdbuf", "setsid", "busybox", "find", "chroot", "unshare", "strace", "watch", "parallel", "then", "do", "else", "if", "while", "until", "!", "{"]
-)
-_SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"])
+_WRAPPERS = frozenset({
+    "env", "sudo", "doas", "nohup", "time", "command", "builtin", "exec", "nice", "ionice", "timeout", "xargs",
+    "stdbuf", "setsid", "busybox", "find", "chroot", "unshare", "strace", "watch", "parallel", "then", "do",
+    "else", "if", "while", "until", "!", "{",
+})  # fmt: skip
+_SHELLS = frozenset({
+    "sh", "bash", "dash", "zsh", "ksh", "ash", "fish",
+})  # fmt: skip
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _MOST_DEPTH = 5
-_NEVER = frozenset(
-    ["mkfs", "mkswap", "wipefs", "fdisk", "sfdisk", "parted", "shutdown", "reboot", "halt", "poweroff", "telinit", "insmod", "rmmod", "modprobe", "kexec"]
-)
+_NEVER = frozenset({
+    "mkfs", "mkswap", "wipefs", "fdisk", "sfdisk", "parted", "shutdown", "reboot", "halt", "poweroff",
+    "telinit", "insmod", "rmmod", "modprobe", "kexec",
+})  # fmt: skip
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|mapper|dm-|md|loop)")
 _FORK_BOMB = re.compile(r"([\w:.-]+)\s*\(\)\s*\{[^}]*?(?<![\w-])\1\s*\|\s*\1\s*&")
-_TOP = frozenset(
-    ["/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/sbin", "/srv", "/sys", "/usr", "/var", "/Users", "/System", "/Library", "/Applications", "~", "$HOME", "${HOME}"]
-)
+_TOP = frozenset({
+    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/sbin", "/srv",
+    "/sys", "/usr", "/var", "/Users", "/System", "/Library", "/Applications", "~", "$HOME", "${HOME}",
+})  # fmt: skip
 
 
 class Command(NamedTuple):

@@ -128,7 +128,7 @@ def _edit(target: paths.Place, edits: list[matching.Edit], context: ToolContext)
 
 
 def _changed(target: paths.Place, old: Old | None, raw: bytes, context: ToolContext, text: str) -> ToolResult:
-    name = backup.keep(old.raw, context.files_dir()) if old is not None else None
+    name = backup.keep(old.raw, context.files()) if old is not None else None
     replace(target, raw, None if old is None else old.mode, expected=old)
     context.seen[target.path] = digest(raw)
     record = {
@@ -150,7 +150,7 @@ def _old(target: paths.Place) -> Old | None:
             if stat.S_ISDIR(status.st_mode):
                 raise Unready("It is a directory.")
             if status.st_size > LARGEST:
-                raise Unready(f"It has {status.st_size:,} bytes, too many to change here. Use bash, for example sed -i.")
+                raise Unready(f"It has {status.st_size:,} bytes, too many to change here. Use bash (sed -i).")
             return Old(read_all(descriptor), stat.S_IMODE(status.st_mode))
     except FileNotFoundError:
         return None

@@ -67,7 +67,7 @@ def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
     roots = [os.path.realpath(root) for root in context.roots]
     private = [hidden for hidden in hidden_paths(context) if inside(full, hidden)]
     if private and not write:
-        own = os.path.realpath(context.files_dir())
+        own = os.path.realpath(context.files())
         if inside(full, own):
             return _place(full, own)
     holding = [root for root in roots if inside(full, root)]

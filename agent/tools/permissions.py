@@ -176,7 +176,8 @@ def matches_path(pattern: str, path: str, cwd: str) -> bool:
     base = pattern if os.path.isabs(pattern) else os.path.join(os.path.realpath(cwd), os.path.expanduser(pattern))
     pieces = re.split(r"(\*\*/?|\*|\?)", os.path.normpath(base))
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.fullmatch("".join(special.get(piece) or re.escape(piece) for piece in pieces), path, re.DOTALL) is not None
+    expression = "".join(special.get(piece) or re.escape(piece) for piece in pieces)
+    return re.fullmatch(expression, path, re.DOTALL) is not None
 
 
 def _both(path: Any, cwd: str) -> list[str]:

@@ -265,6 +265,7 @@ def tasks() -> int:
 def _is_alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+            name, state = file.read().split("(", 1)[1].rsplit(")", 1)
+        return state.split()[0] not in ("Z", "X") and name != "bwrap"  # the sandbox's own process is no left-over
     except OSError:
         return False

@@ -64,6 +64,15 @@ class ToolContext:
     private_dirs: list[str] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     recall: Callable[[str], str] | None = None
+    files_dirs: list[str] = field(default_factory=list)
+    """Where `files()` has put something in this run: readable for tool processes too."""
+
+    def files(self) -> str:
+        """The session's files directory, made on demand."""
+        path = self.files_dir()
+        if path not in self.files_dirs:
+            self.files_dirs.append(path)
+        return path
 
 
 class Tool(Protocol):

@@ -1,27 +1,365 @@
-"""Starting a command; confinement comes here."""
+"""How a tool process is confined, and by what.
+
+Modes: `workspace-write` (the default: write in the roots and in a private temporary directory), `read-only` (only the
+temporary directory), `off`. In both confined modes: no sockets unless the network is allowed, keys, histories, our
+store and configuration not readable, no new privileges, limits on processes and core files, umask 077.
+
+Mechanisms, the first that works: Landlock with a system call filter, bubblewrap, sandbox-exec (macOS), none. A hidden
+path *inside* a root (a store in the checkout, a home directory as working directory) cannot be left out of a Landlock
+rule without losing new names beside it. Then, in this order: it is covered by a mount only the tool process sees
+(root), bubblewrap does it, or commands cannot create names beside it, and the result says so.
+
+Confinement is put on a short-lived thread, and a process started by that thread inherits it: no code runs between
+fork and exec.
+"""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import atexit
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
-from agent.tools.process import Attended
+from agent.errors import ConfigError
+from agent.tools import environment, landlock, paths, seccomp
 from agent.tools.protocol import ToolContext
 
+if TYPE_CHECKING:
+    import subprocess
 
-def mechanism(mode: str) -> str:
-    return "none"
+    from agent.tools.process import Attended
+
+MODES = ("read-only", "workspace-write", "off")
+_SYSTEM = ("/dev", "/proc", "/sys")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_AS_ROOT = ["--cap-drop", "ALL", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_FOWNER", "--cap-add", "CAP_FSETID"]
+_LONGEST_ARGUMENT = 100_000
+"""Bytes; the kernel takes 128 KiB as one argument. A longer command goes through a file."""
+_MORE_PROCESSES = 2_000
+_LARGEST_FILE = 16 << 20
+"""KiB that one file may grow to."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one command may do: `writable` and `readable` override `hidden`; all resolved, all existing."""
+
+    cwd: str
+    writable: list[str]
+    hidden: list[str]
+    readable: list[str] = field(default_factory=list)
+    allow_net: bool = False
+
+    @property
+    def hidden_inside(self) -> list[str]:
+        """The hidden paths that lie in a writable directory."""
+        return [path for path in self.hidden if any(paths.inside(path, root) for root in self.writable)]
+
+    def may_change(self, path: str) -> bool:
+        """Whether the mode of a resolved path may be changed."""
+        return any(paths.inside(path, root) for root in self.writable) and not any(
+            paths.inside(path, hidden) for hidden in self.hidden
+        )
+
+
+def plan_for(context: ToolContext, tmpdir: str) -> Plan:
+    """What the mode of a run lets one command do."""
+    roots = [] if context.sandbox == "read-only" else [os.path.realpath(root) for root in context.roots]
+    hidden = sorted({path for path in paths.hidden_paths(context) if os.path.lexists(path)})
+    inner = [one for one in hidden if any(one != other and paths.inside(one, other) for other in hidden)]
+    outer = [path for path in hidden if path not in inner]
+    own = [os.path.realpath(path) for path in context.files_dirs]
+    writable = [*roots, tmpdir] if tmpdir else roots
+    return Plan(os.path.realpath(context.cwd), writable, outer, own, context.allow_net)
+
+
+def landlock_rules(plan: Plan, listing: Callable[[str], list[str]] = os.listdir) -> list[tuple[str, int]]:
+    """Landlock's rules for a plan: what may be read, listed, used and written."""
+    rules = [("/", landlock.READ_DIR)]
+    hidden = [*plan.hidden, "/dev"]
+    rules += [(path, landlock.READ) for path in landlock.uncovered("/", hidden, listing)]
+    rules += [(path, landlock.READ) for path in plan.readable]
+    rules += [(f"/dev/{name}", landlock.USE_DEVICE) for name in _DEVICES]
+    for root in plan.writable:
+        covering = landlock.uncovered(root, [*plan.hidden, *_SYSTEM], listing)
+        rules += [(path, landlock.READ | landlock.WRITE) for path in covering]
+    return rules
+
+
+def bubblewrap_arguments(plan: Plan, filter_descriptor: int | None, as_root: bool) -> list[str]:
+    """The command line of bubblewrap for a plan, up to the command. Root is left only what work on files needs."""
+    words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/"]
+    words += ["--dev", "/dev", "--proc", "/proc"]
+    words += _AS_ROOT if as_root else []
+    words += [] if plan.allow_net else ["--unshare-net"]
+    for root in plan.writable:
+        words += ["--bind", root, root]
+    for path in plan.hidden:
+        words += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    for path in plan.readable:
+        words += ["--ro-bind", path, path]
+    words += [] if filter_descriptor is None else ["--seccomp", str(filter_descriptor)]
+    return [*words, "--chdir", plan.cwd, "--"]
+
+
+def seatbelt_profile(plan: Plan) -> str:
+    """The profile of sandbox-exec for a plan."""
+    lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
+    lines += [f"(allow file-write* (subpath {_quoted(root)}))" for root in plan.writable]
+    lines += [f'(allow file-write* (literal "/dev/{name}"))' for name in _DEVICES]
+    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in plan.hidden]
+    lines += [f"(allow file-read* (subpath {_quoted(path)}))" for path in plan.readable]
+    lines += [] if plan.allow_net else ["(deny network*)"]
+    return "\n".join([*lines, "(deny signal (target others))"])
+
+
+def _quoted(path: str) -> str:
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# ---- effects ----
+
+
+@lru_cache(maxsize=1)
+def available() -> str:
+    """What this system can confine with: "landlock", "bubblewrap", "seatbelt" or "none"."""
+    if sys.platform == "darwin":
+        return "seatbelt" if os.access("/usr/bin/sandbox-exec", os.X_OK) else "none"
+    if seccomp.machine() is not None and landlock.abi() > 0:
+        return "landlock"
+    return "bubblewrap" if bubblewrap_works() else "none"
+
+
+@lru_cache(maxsize=1)
+def bubblewrap_works() -> bool:
+    """Whether bubblewrap is there and may make namespaces here."""
+    import subprocess
+
+    if shutil.which("bwrap") is None:
+        return False
+    trial = [*bubblewrap_arguments(Plan("/", [], []), None, as_root=os.geteuid() == 0), "true"]
+    return subprocess.run(trial, capture_output=True, timeout=10, check=False).returncode == 0
+
+
+def mechanism(mode: str, demanded: bool = False) -> str:
+    """What confines tool processes in `mode`: "landlock", "bubblewrap", "seatbelt", "none", or "off".
+
+    Raises: `ConfigError` when the mode was asked for by name (`demanded`) and nothing here can do it.
+    """
+    if mode == "off":
+        return "off"
+    if mode not in MODES:
+        raise ConfigError(f"There is no sandbox mode {mode!r}", f"Modes: {', '.join(MODES)}.")
+    found = available()
+    if found == "none" and demanded:
+        raise ConfigError(
+            f"The sandbox mode {mode} cannot be had here: no Landlock, no bubblewrap, no sandbox-exec",
+            "Install bubblewrap, or use --sandbox off (commands then ask before they run).",
+        )
+    return found
 
 
 def hint(context: ToolContext) -> str:
-    return ""
+    """One clause for a model whose command may have met the sandbox; "" without one."""
+    if mechanism(context.sandbox) in ("off", "none"):
+        return ""
+    roots = "only $TMPDIR" if context.sandbox == "read-only" else f"only {', '.join(context.roots)} and $TMPDIR"
+    net = "" if context.allow_net else "; there is no network"
+    plan = plan_for(context, "")
+    beside = {root for root in plan.writable for path in plan.hidden if paths.inside(path, root)}
+    if beside and not may_mount() and not bubblewrap_works():
+        net += f"; new names directly in {', '.join(sorted(beside))} can only be made with write_file"
+    return f"sandbox: {roots} can be written{net}"
 
 
 @contextmanager
-def started(command: str, context: ToolContext) -> Iterator[tuple[subprocess.Popen[bytes], Attended | None]]:
-    child = subprocess.Popen(
-        ["bash", "-c", command], cwd=context.cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, start_new_session=True,
-    )
-    yield child, None
+def started(
+    command: str, context: ToolContext, by: str | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], Attended | None]]:
+    """A running `bash`, confined as the context says, its output in one pipe, its input empty.
+
+    `by` names the mechanism where it is not to be chosen. The second value is what has to be answered meanwhile.
+    Raises: `OSError` when it cannot be started *confined*; then it is not started at all.
+    """
+    tmpdir = _prepared()
+    plan = plan_for(context, tmpdir)
+    environ = environment.scrubbed(context.environ, context.session_id, tmpdir, plan.cwd)
+    by = by or mechanism(context.sandbox)
+    if by == "landlock" and plan.hidden_inside and not may_mount() and bubblewrap_works():
+        by = "bubblewrap"
+    start = {"landlock": _landlocked, "bubblewrap": _bubblewrapped, "seatbelt": _seatbelted}.get(by, _free)
+    with ExitStack() as stack:
+        yield start(_bash(command, environ, tmpdir), environ, plan, stack)
+
+
+@lru_cache(maxsize=1)
+def _prepared() -> str:
+    """What has to be so once before the first tool process; the answer is the run's private temporary directory."""
+    import tempfile
+
+    if sys.platform == "linux":
+        from agent.tools import kernel
+
+        environment.hide_own(os.environ)
+        kernel.adopt_orphans()
+    path = os.path.realpath(tempfile.mkdtemp(prefix="agent-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _bash(command: str, environ: dict[str, str], tmpdir: str) -> list[str]:
+    """The argument list that sets the limits and runs `command`."""
+    from agent.tools.process import tasks
+
+    what = 'eval "$1"'
+    if len(os.fsencode(command)) > _LONGEST_ARGUMENT:
+        path = os.path.join(tmpdir, "command.sh")
+        with open(path, "wb") as file:
+            file.write(command.encode("utf-8", "surrogateescape"))
+        what, command = '. "$1"', path
+    shell = shutil.which("bash", path=environ["PATH"]) or "/bin/sh"
+    limits = f"umask 077; ulimit -c 0; ulimit -u {tasks() + _MORE_PROCESSES} 2>/dev/null; ulimit -f {_LARGEST_FILE}"
+    return [shell, "-c", f"{limits} 2>/dev/null; {what}", "bash", command]
+
+
+def _spawn(
+    argv: list[str], environ: dict[str, str], plan: Plan, pass_fds: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    return subprocess.Popen(
+        argv, cwd=plan.cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True, pass_fds=pass_fds,
+    )  # fmt: skip
+
+
+def _owned(child: subprocess.Popen[bytes], stack: ExitStack) -> subprocess.Popen[bytes]:
+    """The child, which cannot outlive `stack`."""
+
+    def end() -> None:
+        if child.returncode is None:
+            child.kill()
+            child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+
+    stack.callback(end)
+    return child
+
+
+_Running = tuple["subprocess.Popen[bytes]", "Attended | None"]
+
+
+def _free(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
+    return _owned(_spawn(argv, environ, plan), stack), None
+
+
+def _seatbelted(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
+    return _free(["/usr/bin/sandbox-exec", "-p", seatbelt_profile(plan), *argv], environ, plan, stack)
+
+
+def _bubblewrapped(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
+    machine, as_root = seccomp.machine(), os.geteuid() == 0
+    if machine is None:
+        return _free([*bubblewrap_arguments(plan, None, as_root), *argv], environ, plan, stack)
+    code = os.memfd_create("filter")
+    stack.callback(os.close, code)
+    os.write(code, seccomp.program(machine, _families(plan), ask_about_chmod=False))
+    os.lseek(code, 0, os.SEEK_SET)
+    return _owned(_spawn([*bubblewrap_arguments(plan, code, as_root), *argv], environ, plan, (code,)), stack), None
+
+
+def _landlocked(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
+    machine = seccomp.machine()
+    if machine is None:
+        raise OSError(errno.ENOSYS, "no system call filter for this machine")
+
+    def start() -> _Running:
+        listener = _confine_thread(plan, machine)
+        warden = None if listener is None else seccomp.ChmodWarden(listener, machine, plan.may_change)
+        if warden is not None:
+            stack.callback(warden.close)
+        return _owned(_spawn(argv, environ, plan), stack), warden
+
+    return _in_thread(start)
+
+
+def _families(plan: Plan) -> tuple[int, ...]:
+    return seccomp.INTERNET if plan.allow_net else ()
+
+
+def _confine_thread(plan: Plan, machine: seccomp.Machine) -> int | None:
+    """Confine the calling thread and all it starts; the answer is where questions about chmod come in."""
+    from agent.tools import kernel
+
+    if plan.hidden_inside and may_mount():
+        _cover(plan)
+        plan = replace(plan, hidden=[])
+    kernel.no_new_privileges()
+    landlock.restrict(landlock.abi(), plan.allow_net, landlock_rules(plan))
+    kernel.drop_capabilities()
+    return seccomp.load(machine, _families(plan))
+
+
+def _cover(plan: Plan) -> None:
+    """Mount emptiness over what is hidden, for the calling thread only; what is readable within stays so."""
+    from agent.tools import kernel
+
+    kernel.own_mounts()
+    kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in plan.readable}
+    for path in plan.hidden:
+        kernel.cover(path)
+        for inner, descriptor in kept.items():
+            if paths.inside(inner, path):
+                os.makedirs(inner)
+                kernel.bind(f"/proc/self/fd/{descriptor}", inner)
+        kernel.seal(path)
+    for descriptor in kept.values():
+        os.close(descriptor)
+
+
+@lru_cache(maxsize=1)
+def may_mount() -> bool:
+    """Whether a thread of this process may have mounts of its own."""
+    from agent.tools import kernel
+
+    try:
+        _in_thread(kernel.own_mounts)
+        return True
+    except OSError:
+        return False
+
+
+_T = TypeVar("_T")
+
+
+def _in_thread(function: Callable[[], _T]) -> _T:
+    """Call `function` on a thread of its own, which ends with it; what it raises is raised here. An interrupt waits
+    for it, so that nothing is half started."""
+    import threading
+
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        thread.join()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -61,9 +61,10 @@ def ending(exit_code: int, why: str, left_over: int, timeout: int) -> str:
     return "\n".join([*lines, f"exit status {exit_code}"])
 
 
-def confinement_hint(text: str, exit_code: int, hint: str) -> str:
-    """`hint` where a failed command's output looks as if the sandbox was in its way, else ""."""
-    return f"[{hint}]\n" if exit_code and hint and _REFUSALS.search(text) else ""
+def confinement_hint(text: str, exit_code: int, hint: Callable[[], str]) -> str:
+    """A line with `hint` where a failed command's output looks as if the sandbox was in its way, else ""."""
+    found = hint() if exit_code and _REFUSALS.search(text) else ""
+    return f"[{found}]\n" if found else ""
 
 
 # ---- effects ----
@@ -76,7 +77,7 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
 
     def open_spill() -> BinaryIO:
         nonlocal spill_path
-        spill_path = os.path.join(context.files_dir(), f"output-{os.urandom(4).hex()}.txt")
+        spill_path = os.path.join(context.files(), f"output-{os.urandom(4).hex()}.txt")
         return os.fdopen(os.open(spill_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
     output = process.Output(open_spill)
@@ -89,7 +90,7 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
         return failed(f"The command could not be run: {error.strerror or error}. Nothing was done.")
     finally:
         output.close()
-    hint = confinement_hint(text[-4000:], ended.exit_code, sandbox.hint(context))
+    hint = confinement_hint(text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
     body = f"{text.rstrip(chr(10))}\n" if text.strip() else "(no output)\n"
     detail: dict[str, Any] = {"exit_code": ended.exit_code}
     detail |= {"spill": spill_path} if cut and spill_path else {}

@@ -36,9 +36,9 @@ class Form(NamedTuple):
 
     def describe(self) -> str:
         """The form in words where it is not plain UTF-8, else ""."""
-        return {"utf-8": "UTF-8 with a byte order mark" if self.mark else "", "latin-1": "not UTF-8, read as Latin-1"}.get(
-            self.codec, self.codec.upper()
-        )
+        if self.codec == "utf-8":
+            return "UTF-8 with a byte order mark" if self.mark else ""
+        return "not UTF-8, read as Latin-1" if self.codec == "latin-1" else self.codec.upper()
 
 
 PLAIN = Form("utf-8", b"")
