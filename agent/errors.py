@@ -117,11 +117,13 @@ class APIError(AgentError):
     """The server refused or failed.
 
     `kind` is one of the failure classes of `agent.faults`; `status` the HTTP status, or None when there was none;
-    `retry_after` seconds the server asked for, or None; `body` the raw answer, for --debug (redacted there).
+    `retry_after` seconds the server asked for, or None; `body` the raw answer, for --debug (redacted there);
+    `retries` how often a retry may help (None: as often as the ladder allows).
     """
 
     kind = "bad_request"
     retryable = False
+    retries: int | None = None
 
     def __init__(
         self,
@@ -147,11 +149,14 @@ class ContextOverflow(APIError):
     """The prompt is larger than the model's window.
 
     `have` and `limit` are tokens where the server stated them, else None; `limit_is_input` when the limit is for the
-    prompt alone and not for prompt and output together.
+    prompt alone and not for prompt and output together. `prompt` and `completion` are the parts of `have` where the
+    server told them apart.
     """
 
     exit_code = Exit.LIMIT
     kind = "overflow"
+    prompt: int | None = None
+    completion: int | None = None
 
     def __init__(
         self,

@@ -3,15 +3,15 @@
     with ScriptedServer([calls([("ls", {"path": "."})]), text("done")]) as server:
         ...  base URL: server.url, for instance "http://127.0.0.1:40123/v1"
     assert server.violations == []
-    server.requests   parsed bodies, in order      server.bodies   raw bytes      server.headers   dicts, lower-case names
+    server.requests   parsed bodies, in order    server.bodies   raw bytes    server.headers   dicts, lower-case names
 
-A script is a list of replies used in order (an exhausted script answers 500 and records a violation; `repeat_last=True`
+A script is a list of replies used in order (an exhausted one answers 500 and records a violation; `repeat_last=True`
 repeats its last reply) or a function `(request: dict, index: int) -> Reply`. Replies: `text`, `calls`, `status`, `raw`,
 `hang`, `cut`, `overflow`. Each request is checked by `check_request`; a violation is recorded and answered with a 400.
 
 `tokens=` a function `request -> prompt tokens` (default: a quarter of the body's bytes) fills the usage of replies that
-state none; `window=` tokens: larger prompts (with max_tokens) get an overflow answer. `routes=` maps "GET /v1/models" to
-a JSON value or a `(status, value)` pair; anything unknown is a JSON 404.
+state none; `window=` tokens: larger prompts (with max_tokens) get an overflow answer. `routes=` maps "GET /v1/models"
+to a JSON value or a `(status, value)` pair; anything unknown is a JSON 404.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def status(code: int, body: Any = "", headers: dict[str, str] | None = None) -> 
 
     def reply(request: dict[str, Any], tokens: int) -> Wire:
         found = dict(headers or {})
-        data = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
         if not isinstance(body, (str, bytes)):
             found.setdefault("Content-Type", "application/json")
         found["Content-Length"] = str(len(data))
@@ -243,7 +243,7 @@ def sse(value: Any) -> bytes:
 def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
     """One chat.completion.chunk."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": [choice], **more}
+    return {"id": "c", "object": "chat.completion.chunk", "model": "scripted", "choices": [choice], **more}
 
 
 def _message(
@@ -381,6 +381,7 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = 0
+        disable_nagle_algorithm = True
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

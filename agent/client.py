@@ -1,0 +1,431 @@
+"""The model over HTTP: one request in, one reply out, and every failure named.
+
+    complete -> (attempt -> adapt or wait)* -> Reply
+
+An attempt sends the request and reads the stream; nothing is retried once a fragment was shown. A refusal that a change
+of the request can mend is mended once and remembered (`agent.adapt`, `agent.memory`); a temporary one is waited for
+(`agent.retry`), within limits of count and time. Three timers: to the first event, between events (heartbeats do not
+count), and a short one after the finish reason. The key is never shown: all text that leaves goes through `redact`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from agent.adapt import adapted
+from agent.body import encode_request, output_cap
+from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge, TemporaryError
+from agent.events import Emit, Notice, Waiting
+from agent.faults import Answer, classify, fault, too_long_to_wait
+from agent.memory import Memory
+from agent.messages import Delta, Reply, Request, Sent
+from agent.providers import Target
+from agent.redact import redact, secret_values
+from agent.retry import ATTEMPTS, TOTAL_WAIT, ladder
+from agent.sse import Event, EventReader
+from agent.stream import Assembled, Assembler
+from agent.transport import Deadline, Transport
+from agent.wire import Dialect
+
+FIRST_BYTE_SECONDS = 300.0
+STALL_SECONDS = 120.0
+AFTER_FINISH_SECONDS = 2.0
+_LEAST_OUTPUT = 256
+"""Tokens: an answer with less room than this is not worth a smaller output limit."""
+_FILTERED = ("content_filter", "refusal", "safety", "recitation", "sensitive", "block", "prohibited", "guardrail", "toxic")
+
+
+class ChatClient:
+    """A `messages.Model` on a chat-completions server.
+
+    `window` (tokens, may be set later) lets it tell an empty answer from a full context. Timeouts are seconds.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        emit: Emit | None = None,
+        debug: Callable[[str], None] | None = None,
+        first_byte_timeout: float = FIRST_BYTE_SECONDS,
+        stall_timeout: float = STALL_SECONDS,
+        max_output: int | None = None,
+        window: int | None = None,
+        memory: Memory | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self.target = target
+        self.name = target.model
+        self.window = window
+        self.memory = memory or Memory()
+        self._emit = emit or (lambda event: None)
+        self._debug_sink = debug
+        self._first, self._stall = first_byte_timeout, stall_timeout
+        self._clock, self._sleep, self._dice = clock, sleep, dice
+        environ = os.environ if environ is None else environ
+        self._secrets = [target.api_key, *secret_values(target.headers), *secret_values(environ)]
+        self._transport = Transport(target, environ, clock)
+        known = self.memory.of(target.base_url, target.model)
+        self.dialect = Dialect.from_json({**target.dialect.as_json(), **_dict(known.get("dialect"))})
+        stated = [n for n in (max_output, known.get("max_output")) if isinstance(n, int) and n > 0]
+        self._cap: int | None = None
+        self._cap_ceiling = min(stated, default=None)
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether tools may be offered to this model."""
+        return self.dialect.tools
+
+    def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
+        """See `messages.Model.complete`. Raises also `ConfigError` (TLS, proxy, address)."""
+        return _Completion(self, request, on_delta).run()
+
+    def ask_window(self) -> int | None:
+        """The window in tokens, asked of this server where it is known to tell it; None otherwise. Never raises."""
+        from agent.probes import ask_window
+
+        return ask_window(self._transport, self.target)
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._transport.close()
+
+    def _debug(self, text: str) -> None:
+        if self._debug_sink is not None:
+            self._debug_sink(redact(text, self._secrets))
+
+    def _notice(self, level: str, code: str, text: str) -> None:
+        self._emit(Notice(level, code, redact(text, self._secrets)))
+
+    def _learn(self, **facts: Any) -> None:
+        self.memory.learn(self.target.base_url, self.target.model, **facts)
+
+
+class _Completion:
+    """One call of `complete`: what was tried, when it began."""
+
+    def __init__(self, client: ChatClient, request: Request, on_delta: Callable[[Delta], None]) -> None:
+        self.client, self.request, self.on_delta = client, request, on_delta
+        self.began = client._clock()
+        self.retries = 0
+        self.changes: set[str] = set()
+        self.cap = self._first_cap()
+        self.asked_again = False
+
+    def run(self) -> Reply:
+        while True:
+            try:
+                return self._attempt()
+            except APIError as error:
+                if not self._mend(error):
+                    self._wait(error)
+
+    def _first_cap(self) -> int | None:
+        """The ceiling matters only where the request asks for more than it."""
+        ceiling, wanted = self.client._cap_ceiling, self.request.max_tokens
+        return ceiling if ceiling is not None and wanted is not None and wanted > ceiling else None
+
+    # one attempt
+
+    def _attempt(self) -> Reply:
+        client = self.client
+        began = client._clock()
+        body, sent = encode_request(self.request, client.target.model, client.dialect, self.cap)
+        client._debug(f"> POST {client.target.base_url}/chat/completions ({len(body)} bytes)\n{body.decode()}")
+        response, deadline = client._transport.post("/chat/completions", body, client._first)
+        client._debug(f"< HTTP {response.status_code} {dict(response.headers)}")
+        assembler = Assembler()
+        try:
+            if response.status_code != 200:
+                self._refused(response)
+            return self._reply(self._read(response, deadline, assembler), sent, began)
+        except BaseException as error:
+            if not assembler.started:
+                raise
+            if isinstance(error, APIError):
+                error.retryable = False
+            return self._interrupted(assembler, error, sent, began)
+        finally:
+            response.close()
+
+    def _refused(self, response: Any) -> None:
+        """Raise what an answer other than 200 stands for."""
+        client = self.client
+        body = client._transport.whole(response)
+        client._debug(body.decode("utf-8", "replace"))
+        if 300 <= response.status_code < 400:
+            where = redact(response.headers.get("location", ""), client._secrets)
+            raise APIError(f"The server sends us elsewhere: {where}", "Set the base URL to that address", kind="not_found",
+                           status=response.status_code)  # fmt: skip
+        headers = {k.lower(): v for k, v in response.headers.items()}
+        raise self._classified(response.status_code, headers, body)
+
+    def _classified(self, status: int | None, headers: Mapping[str, str], body: Any) -> AgentError:
+        client = self.client
+        near = None if client.window is None else self._estimate() >= 0.9 * client.window
+        return classify(Answer(status, headers, body, client.target.provider, client._secrets, near, time.time()))
+
+    def _read(self, response: Any, deadline: Deadline, assembler: Assembler) -> Assembled:
+        """Read the stream to its end, showing fragments as they come. Raises what the answer says went wrong."""
+        client, reader = self.client, EventReader()
+        try:
+            for piece in client._transport.read(response):
+                for event in reader.feed(piece):
+                    self._take(assembler, event, deadline)
+                if assembler.done or assembler.fault is not None:
+                    break
+                if deadline.passed:
+                    raise self._stalled(assembler, reader)
+        except TemporaryError as error:
+            if not assembler.ended:
+                raise (self._stalled(assembler, reader) if error.kind == "timeout" else error) from None
+        if not assembler.done:
+            for event in reader.close():
+                self._take(assembler, event, deadline)
+        if assembler.done and assembler.started:
+            self._drain(response, deadline)
+        if assembler.fault is not None:
+            client._debug(f"< {assembler.fault!r}")
+            raise self._classified(200, {}, assembler.fault)
+        if not assembler.ended or (reader.tail_damaged and assembler.finish_reason is None and not assembler.done):
+            raise self._unfinished(reader, assembler, response)
+        return assembler.finish()
+
+    def _take(self, assembler: Assembler, event: Event, deadline: Deadline) -> None:
+        client = self.client
+        if client._debug_sink is not None:
+            client._debug("< " + event.data.decode("utf-8", "replace"))
+        for delta in assembler.take(event):
+            self.on_delta(delta)
+        deadline.extend(AFTER_FINISH_SECONDS if assembler.ended else client._stall)
+
+    def _drain(self, response: Any, deadline: Deadline) -> None:
+        """Read the few bytes after the end mark, so that the connection serves the next step too."""
+        deadline.extend(0.0)
+        client = self.client
+        try:
+            for _ in client._transport.read(response):
+                if deadline.passed:
+                    break
+        except (AgentError, RuntimeError):
+            pass
+
+    def _stalled(self, assembler: Assembler, reader: EventReader) -> TemporaryError:
+        client = self.client
+        if assembler.started or reader.damaged or assembler.usage:
+            said = f"nothing came for {client._stall:g} s"
+        else:
+            beats = " (only heartbeats)" if reader.comments else ""
+            said = f"no answer within {client._first:g} s{beats}"
+        error = fault("timeout", said)
+        assert isinstance(error, TemporaryError)
+        return error
+
+    def _unfinished(self, reader: EventReader, assembler: Assembler, response: Any) -> AgentError:
+        """Why a stream that ended without an end mark is no answer."""
+        if reader.html:
+            return self._classified(200, {}, reader.body)
+        if reader.stray and not assembler.started:
+            return self._classified(200, {}, reader.stray)
+        if assembler.started or reader.damaged:
+            return fault("connection", "the answer broke off before its end")
+        beats = ", only heartbeats" if reader.comments else ""
+        error = fault("empty", f"no event came{beats}")
+        error.retries = 1
+        return error
+
+    # the reply
+
+    def _reply(self, answer: Assembled, sent: Sent, began: float) -> Reply:
+        """A reply, or what an answer that is none stands for."""
+        client, word = self.client, (answer.finish_reason or "").lower()
+        if answer.failed:
+            raise fault("server", f"the answer ended with {answer.finish_reason}")
+        usage = answer.usage
+        if answer.empty and not answer.cut_calls and not any(mark in word for mark in _FILTERED):
+            full = answer.overflowed or (word in ("length", "max_tokens") and usage is not None and not usage.completion)
+            near = client.window is not None and self._size(answer) >= 0.9 * client.window
+            if full or near:
+                raise ContextOverflow(
+                    "The conversation fills the model's window: the answer was empty",
+                    "Compact it: agent sessions compact ID",
+                    status=200,
+                )
+            if not self.asked_again and not answer.truncated:
+                self.asked_again = True
+                raise _again(fault("empty", "an answer without text"))
+            client._notice("warning", "empty_answer", "the model answered with nothing")
+        self._remark(answer)
+        return self._made(answer, sent, began)
+
+    def _made(self, answer: Assembled, sent: Sent, began: float, error: BaseException | None = None) -> Reply:
+        return Reply(
+            answer.message, answer.finish_reason, answer.usage, answer.model or self.client.name, sent,
+            complete=error is None and answer.complete, truncated=answer.truncated, cut_calls=answer.cut_calls,
+            error=error, seconds=self.client._clock() - began,
+        )  # fmt: skip
+
+    def _interrupted(self, assembler: Assembler, error: BaseException, sent: Sent, began: float) -> Reply:
+        """What had come when it broke off. Its calls are never given out."""
+        assembler.ended = False
+        return self._made(assembler.finish(), sent, began, error)
+
+    def _remark(self, answer: Assembled) -> None:
+        """Notices about an answer that is complete but not as it should be."""
+        client, usage = self.client, answer.usage
+        if answer.call_in_text:
+            client._notice(
+                "warning", "call_in_text",
+                f"{client.name} writes tool calls as text; they are not run. Start its server with a tool template",
+            )  # fmt: skip
+        if usage is None:
+            return
+        if answer.truncated and client.window and usage.prompt + usage.completion >= 0.98 * client.window:
+            client._notice("warning", "context_full", "the answer was cut because the context is full")
+        self._check_truncation(usage.prompt)
+
+    def _check_truncation(self, prompt: int) -> None:
+        """Notice a server that read far less than was sent, and learn its real window.
+
+        The cheap estimate errs high, so it only raises the question; the tokenizer decides it.
+        """
+        client = self.client
+        if prompt * 2 > self._estimate():
+            return
+        from agent.tokens import count
+
+        counted = count(encode_request(self.request, client.name, client.dialect)[0].decode())
+        if counted < 2048 or prompt * 2 > counted:
+            return
+        window = client.ask_window() if client.target.loopback else None
+        if window is None or window >= counted:
+            window = -(-prompt // 1024) * 1024
+        client._learn(window=window)
+        client.window = min(window, client.window or window)
+        client._notice(
+            "warning", "silent_truncation",
+            f"the server read only {prompt} of about {counted} tokens and left out the rest: its window seems to be "
+            f"{window} (for Ollama, raise num_ctx)",
+        )  # fmt: skip
+
+    def _estimate(self) -> int:
+        from agent.tokens import estimate_messages
+
+        return estimate_messages(self.request.messages, self.request.tools)
+
+    def _size(self, answer: Assembled) -> int:
+        return answer.usage.prompt if answer.usage else self._estimate()
+
+    # another attempt
+
+    def _mend(self, error: APIError) -> bool:
+        """Change what the refusal asks to change; True when it is worth sending again."""
+        client = self.client
+        if isinstance(error, OutputCapTooLarge):
+            return self._lower_cap(error.limit, remember=True)
+        if isinstance(error, ContextOverflow):
+            return self._overflowed(error)
+        found = adapted(error, client.dialect, self._sent_parameters())
+        if found is None or found[1] in self.changes:
+            return False
+        client.dialect, change = found
+        self.changes.add(change)
+        base = client.target.dialect.as_json()
+        learned = {k: v for k, v in client.dialect.as_json().items() if base.get(k) != v}
+        reset = {k: getattr(Dialect(), k) for k in base if k not in client.dialect.as_json()}
+        client._learn(dialect={**learned, **reset})
+        client._notice("info", "adapted", f"the server refused the request; from now on: {change}")
+        return True
+
+    def _sent_parameters(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = orjson.loads(
+            encode_request(self.request, self.client.name, self.client.dialect, self.cap)[0]
+        )
+        return parsed
+
+    def _lower_cap(self, limit: int | None, remember: bool) -> bool:
+        """Ask for less output; False when that was tried or makes no sense."""
+        wanted = output_cap(self.request, self.cap)
+        if limit is None or (wanted is not None and limit >= wanted):
+            limit, remember = (wanted or 0) // 2, False
+        key = f"cap {limit}"
+        if limit < 16 or key in self.changes or len(self.changes) > 8:
+            return False
+        self.changes.add(key)
+        self.cap = limit
+        if remember:
+            self.client._cap_ceiling = limit
+            self.client._learn(max_output=limit)
+        self.client._notice("info", "output_clamped", f"the output limit is lowered to {limit} tokens")
+        return True
+
+    def _overflowed(self, error: ContextOverflow) -> bool:
+        """Learn the window; and where only the output asked for is too large, ask for less. False: compact."""
+        client = self.client
+        if error.limit is not None and error.limit >= 256:
+            client._learn(**{"max_input" if error.limit_is_input else "window": error.limit})
+        if error.limit is None or error.limit_is_input:
+            return False
+        wanted = error.completion or output_cap(self.request, self.cap) or 0
+        prompt = error.prompt
+        if prompt is None:
+            prompt = error.have - wanted if error.have and wanted else None
+        if prompt is None and wanted:
+            prompt = self._estimate()
+        room = error.limit - (prompt or error.limit) - 8
+        if wanted <= room or room < _LEAST_OUTPUT:
+            return False
+        if "room" in self.changes:
+            return False
+        self.changes.add("room")
+        return self._lower_cap(room, remember=False)
+
+    def _wait(self, error: APIError) -> None:
+        """Wait before the next attempt, or raise the error when there is none."""
+        client = self.client
+        self.retries += 1
+        allowed = ATTEMPTS if error.retries is None else error.retries
+        if not error.retryable or self.retries > allowed:
+            raise error
+        if too_long_to_wait(error.retry_after):
+            error.hint = f"Come back in {_spoken(error.retry_after or 0)}, or use another model with -m"
+            raise error
+        delay = ladder(self.retries, client._dice())
+        if error.retry_after:
+            delay = error.retry_after + 0.1 * client._dice()
+        if client._clock() - self.began + delay > TOTAL_WAIT:
+            raise error
+        client._emit(Waiting(delay, self.retries, allowed, redact(error.text, client._secrets)))
+        client._debug(f"waiting {delay:.2f} s: {error.text}")
+        client._sleep(delay)
+
+
+def _again(error: APIError) -> APIError:
+    error.retries = 1
+    return error
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _spoken(seconds: float) -> str:
+    """A delay for people: "90 s", "12 min", "3 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def with_model(target: Target, model: str) -> Target:
+    """The same server with another model."""
+    return replace(target, model=model)

@@ -1,0 +1,171 @@
+"""Bytes of an answer -> its events, whatever frames them.
+
+Server-sent events in every form met: lines ended by LF, CRLF or CR alone, a BOM, comments, several data lines, no space
+after the colon, `data: null`, `error:` lines, a last event without its blank line. An answer that begins with `{` or
+`[` is JSON: one value, several one after another, or an array; what stands after them is ignored. Lines are split on
+bytes, so no character is ever cut; only "\\n" and "\\r" end a line (U+2028 and U+0085 do not).
+
+Does not know what an event means.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import orjson
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class Event(NamedTuple):
+    """One event: its name ("" when it has none) and its data. `value` is None when the data is not JSON."""
+
+    name: str
+    data: bytes
+    value: Any
+
+
+class EventReader:
+    """Feed it bytes in any pieces; it gives the events that are complete.
+
+    `comments` counts heartbeats, `damaged` the events that were not JSON (`tail_damaged`: the last one was), `html` is
+    true for a page, `stray` the first line that belongs to no event.
+    """
+
+    def __init__(self) -> None:
+        self.comments = 0
+        self.damaged = 0
+        self.tail_damaged = False
+        self.html = False
+        self.stray = b""
+        self.body = b""
+        self._mode = ""
+        self._rest = b""
+        self._name = ""
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """The events that this piece completes."""
+        if self._mode == "events":
+            self._rest += piece
+            return self._lines()
+        self._rest += piece
+        if self._mode == "" and not self._sniff():
+            return []
+        return self._lines() if self._mode == "events" else []
+
+    def close(self) -> list[Event]:
+        """The events that the end of the answer completes."""
+        if self._mode in ("json", "html", ""):
+            self.body, self._rest = self._rest, b""
+            return self._values() if self._mode == "json" else []
+        events = self._lines(final=True)
+        if self._rest:
+            events += self._line(self._rest)
+            self._rest = b""
+        return events + self._dispatch()
+
+    def _sniff(self) -> bool:
+        """Decide the framing from the first bytes; False while there are too few."""
+        start = self._rest
+        if _BOM.startswith(start[:3]) and len(start) < 3:
+            return False
+        if start.startswith(_BOM):
+            self._rest = start = start[3:]
+        first = start.lstrip()[:1]
+        if not first:
+            return False
+        self._mode = "json" if first in b"{[" else "html" if first == b"<" else "events"
+        self.html = self._mode == "html"
+        return True
+
+    def _lines(self, final: bool = False) -> list[Event]:
+        """Read the complete lines. A CR at the end of the bytes waits: an LF may follow it."""
+        buffer = self._rest
+        if b"\r" not in buffer:
+            *lines, self._rest = buffer.split(b"\n")
+        else:
+            held = b"\r" if buffer.endswith(b"\r") and not final else b""
+            *lines, rest = _LINE_END.split(buffer[: len(buffer) - len(held)])
+            self._rest = rest + held
+        events: list[Event] = []
+        for line in lines:
+            if not line:
+                if self._data or self._name:
+                    events += self._dispatch()
+            elif line.startswith(b"data: "):
+                self._data.append(line[6:])
+            else:
+                events += self._line(line)
+        return events
+
+    def _line(self, line: bytes) -> list[Event]:
+        """Take a line that is not blank; some are events by themselves."""
+        if line.startswith(b":"):
+            self.comments += 1
+            return []
+        if line.startswith((b"{", b"[")) and not self._data:
+            return [self._event("", line)]
+        field, _, value = line.partition(b":")
+        value = value[1:] if value.startswith(b" ") else value
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value.decode("utf-8", "replace").strip()
+        elif field == b"error":
+            return [self._event("error", value)]
+        elif field not in (b"id", b"retry"):
+            self.stray = self.stray or line
+        return []
+
+    def _dispatch(self) -> list[Event]:
+        """The event that a blank line, or the end, closes."""
+        data, name = b"\n".join(self._data), self._name
+        self._data, self._name = [], ""
+        return [self._event(name, data)] if data.strip() not in (b"", b"null") else []
+
+    def _event(self, name: str, data: bytes) -> Event:
+        if data.strip() == b"[DONE]":
+            return Event("[DONE]", data, None)
+        value = loads(data)
+        self.tail_damaged = value is None
+        self.damaged += value is None
+        return Event(name, data, value)
+
+    def _values(self) -> list[Event]:
+        """The JSON values of a body, one after another; an array of objects is its elements."""
+        text = self.body.decode("utf-8", "replace").lstrip("\ufeff")
+        decoder = json.JSONDecoder(strict=False)
+        events, at = [], 0
+        while (at := _skip(text, at)) < len(text) and text[at] in "{[":
+            try:
+                value, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                self.damaged += 1
+                self.tail_damaged = True
+                break
+            self.tail_damaged = False
+            listed = value if isinstance(value, list) else [value]
+            events += [Event("", b"", item) for item in listed if isinstance(item, dict)]
+        return events
+
+
+def loads(data: bytes) -> Any:
+    """JSON read leniently: lone surrogates, raw control characters and broken UTF-8 are let through; else None."""
+    try:
+        return orjson.loads(data)
+    except ValueError:
+        pass
+    try:
+        return json.loads(data.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n,":
+        at += 1
+    return at

@@ -1,0 +1,204 @@
+"""Putting streamed tool calls together, in every dialect met.
+
+A fragment belongs to a call by its index, else by its id, else to the last call. A new id with a name on a known index
+opens a new call (Ollama); a fragment without either goes on with the last one. Names and ids never get lost to empty
+repeats; arguments may be text, an object, null, repeated, cumulative, or several objects at one index. Calls are read
+only when the answer has ended, so none is ever seen half made.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+
+@dataclass
+class _Open:
+    """A call being written."""
+
+    id: str = ""
+    name: str = ""
+    parts: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def written(self) -> str:
+        return "".join(self.parts)
+
+
+class CallsBeingWritten:
+    """Collects fragments with `add`; `finish` gives the calls in order."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Open] = []
+        self._at: dict[int, _Open] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, fragments: Any) -> None:
+        """Take the `tool_calls` of one delta: a list, one object, or nothing."""
+        listed = [fragments] if isinstance(fragments, dict) else fragments if isinstance(fragments, list) else []
+        for position, fragment in enumerate(listed):
+            if isinstance(fragment, dict):
+                self._add(fragment, position if len(listed) > 1 else None)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The calls as a message holds them. Missing ids are made up; a call without a name is left out."""
+        made: list[dict[str, Any]] = []
+        for call in self._calls:
+            if not call.name:
+                continue
+            for at, arguments in enumerate(_arguments(call.parts)):
+                call_id = call.id if at == 0 and call.id else ""
+                function = {"name": call.name, "arguments": arguments}
+                made.append({"id": call_id, "type": "function", "function": function, **(call.extra if at == 0 else {})})
+        if any(not call["id"] for call in made):
+            import secrets
+
+            for one in made:
+                one["id"] = one["id"] or f"call_{secrets.token_hex(8)}"
+        return made
+
+    def _add(self, fragment: dict[str, Any], position: int | None) -> None:
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else fragment
+        named, call_id = function.get("name"), fragment.get("id")
+        name = named if isinstance(named, str) else ""
+        call_id = str(call_id) if isinstance(call_id, (str, int)) and not isinstance(call_id, bool) else ""
+        text = _as_text(function.get("arguments", function.get("input")))
+        call = self._find(_number(fragment.get("index")), call_id, name, text, position)
+        call.id = call.id or call_id
+        call.name = _join_name(call, name)
+        if text:
+            call.parts.append(text)
+        if isinstance(fragment.get("extra_content"), dict):
+            call.extra["extra_content"] = fragment["extra_content"]
+
+    def _find(self, index: int | None, call_id: str, name: str, text: str, position: int | None) -> _Open:
+        """The call this fragment goes on with, or a new one."""
+        if index is not None:
+            known = self._at.get(index)
+            if known is None or (call_id and known.id and call_id != known.id and _is_new(known, name)):
+                known = self._at[index] = self._open()
+            return known
+        if call_id:
+            same = next((c for c in reversed(self._calls) if c.id == call_id), None)
+            if same or not self._calls:
+                return same or self._open()
+            last = self._calls[-1]
+            return last if not last.id and not name else self._open()
+        if not self._calls:
+            return self._open()
+        last = self._calls[-1]
+        if name and last.name and _is_new(last, name):
+            return self._open()
+        if position is not None and not name:
+            return self._calls[min(position, len(self._calls) - 1)]
+        return last
+
+    def _open(self) -> _Open:
+        self._calls.append(_Open())
+        return self._calls[-1]
+
+
+def _is_new(call: _Open, name: str) -> bool:
+    """A named fragment opens a new call unless `call` is only begun and has the same name."""
+    return bool(name) and (is_object(call.written) or name != call.name) and not is_cut(call.written)
+
+
+def _join_name(call: _Open, name: str) -> str:
+    """The name so far with this fragment of it: repeats and cumulative names change nothing, pieces are joined."""
+    if not name or name == call.name:
+        return call.name
+    if not call.name or name.startswith(call.name):
+        return name
+    return call.name if call.parts else call.name + name
+
+
+def _as_text(arguments: Any) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    try:
+        return orjson.dumps(arguments).decode()
+    except TypeError:
+        return json.dumps(arguments)
+
+
+def _number(index: Any) -> int | None:
+    if isinstance(index, str) and index.isascii() and index.isdigit():
+        return int(index)
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
+
+
+def _arguments(parts: list[str]) -> list[str]:
+    """The arguments of one index: usually one text; several when whole objects stand one after another."""
+    written = "".join(parts)
+    if not written.strip():
+        return ["{}"]
+    if is_object(written):
+        return [written]
+    if len(parts) > 1 and is_object(parts[-1]) and all(b.startswith(a) for a, b in zip(parts, parts[1:], strict=False)):
+        return [parts[-1]]  # each fragment repeats what came before
+    inner = _decoded(written)
+    if inner is not None:
+        return [inner]
+    return _objects(written) or [written]
+
+
+def _objects(text: str) -> list[str]:
+    """The texts of JSON objects that stand one after another and are all there is; [] otherwise."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    while at < len(text):
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        if not isinstance(value, dict):
+            return []
+        found.append(text[at:end])
+        while end < len(text) and text[end].isspace():
+            end += 1
+        at = end
+    return found
+
+
+def _decoded(text: str) -> str | None:
+    """The object inside arguments that were encoded twice, else None."""
+    if not text.lstrip().startswith('"'):
+        return None
+    try:
+        inner = json.loads(text)
+    except ValueError:
+        return None
+    return inner if isinstance(inner, str) and is_object(inner) else None
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is one whole JSON object."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text is the beginning of a JSON object that has not ended: something is open."""
+    depth, quoted, escaped = 0, False, False
+    for char in text.lstrip():
+        if quoted:
+            quoted = escaped or char != '"'
+            escaped = char == "\\" and not escaped
+        elif char == '"':
+            quoted = True
+        elif char in "{[":
+            depth += 1
+        elif char in "}]":
+            depth -= 1
+    return text.lstrip().startswith("{") and (quoted or depth > 0)
