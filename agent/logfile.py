@@ -33,7 +33,7 @@ class Loaded(NamedTuple):
     entries: list[Entry]
     size: int
     tail: bytes
-    """The bytes after the last LF, when they do not parse; b"" otherwise."""
+    """The bytes after the last LF when they do not parse (only the NULs, when a record before them does), or b""."""
     unended: bool
     """The last entry parses but lacks its LF."""
     bad: list[tuple[int, str]]
@@ -128,7 +128,11 @@ def _examine(lines: Iterable[bytes]) -> tuple[list[Entry], bytes, bool, list[tup
         elif line.terminated:
             bad.append((line.number, line.fault))
         else:
-            tail = line.raw
+            record = line.raw.rstrip(b"\0")
+            tail = line.raw[len(record) :]
+            rest = [whole.entry for whole in scan([record]) if whole.entry is not None] if tail else []
+            entries += rest
+            unended, tail = bool(rest), tail if rest else line.raw
     return entries, tail, unended, bad
 
 

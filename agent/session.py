@@ -29,7 +29,8 @@ The path is a whole log at every instant, and the archive is durable before the 
 
 DAMAGE. A line that ends in LF was promised; what stands after the last LF was not.
     unterminated, parses          it gets its LF, with a notice
-    unterminated, does not parse  (torn record, NUL block) moved to `<id>.archive/torn-NNNN`, with a notice
+    unterminated, does not parse  (torn record, NUL block) moved to `<id>.archive/torn-NNNN`, with a notice; of NULs
+                                  after a whole record, the NULs only
     terminated and bad            `SessionCorrupt` naming the line, before anything is written: bad JSON, NULs, bytes
                                   not UTF-8, two records on one line, a record broken by a raw newline, no type
     BOM at the start of the file  ignored, with a notice;  CRLF: the CR is white space;  blank lines: ignored
@@ -287,7 +288,7 @@ class Session:
             if loaded.tail:
                 target = writer.set_aside(loaded.tail)
                 self.notices.append(f"{len(loaded.tail)} bytes of an unfinished record were moved to {target}")
-            elif loaded.unended:
+            if loaded.unended:
                 writer.put(b"\n")
                 self.notices.append("the last record lacked its line end, which was added")
             if writer.size == 0:
