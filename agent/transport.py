@@ -56,6 +56,7 @@ class Transport:
         self._environ = environ
         self._clock = clock
         self._client: httpx.Client | None = None
+        self._release: Callable[[], None] = lambda: None
 
     def post(self, path: str, body: bytes, seconds: float) -> tuple[httpx.Response, Deadline]:
         """Send a request and wait `seconds` for the first byte of its answer; the deadline bounds reading the rest.
@@ -64,7 +65,7 @@ class Transport:
         """
         deadline = Deadline(self._clock, self._clock() + seconds)
         response = self._send("POST", self._target.base_url + path, body, seconds)
-        _bound(response, deadline)
+        self._release = _bound(response, deadline)
         return response, deadline
 
     def read(self, response: httpx.Response) -> Iterator[bytes]:
@@ -91,7 +92,7 @@ class Transport:
     def ask(self, method: str, url: str, seconds: float, body: bytes = b"") -> tuple[int, bytes]:
         """A short question by absolute URL: status and body. Raises: as `post`."""
         response = self._send(method, url, body, seconds)
-        _bound(response, Deadline(self._clock, self._clock() + seconds))
+        self._release = _bound(response, Deadline(self._clock, self._clock() + seconds))
         try:
             return response.status_code, self.whole(response, 8 << 20)
         finally:
@@ -103,8 +104,12 @@ class Transport:
             self._client.close()
             self._client = None
 
+    def __del__(self) -> None:
+        self.close()
+
     def _send(self, method: str, url: str, body: bytes, seconds: float) -> httpx.Response:
         client = self._open()
+        self._release()  # the connection may be kept: an earlier answer's deadline must not bound this one
         limits = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds), pool=None)
         try:
             request = client.build_request(method, url, content=body or None, headers=self._headers(), timeout=limits)
@@ -151,21 +156,25 @@ def tls_context(environ: Mapping[str, str]) -> httpx._types.SSLContext:  # type:
     return ssl.create_default_context(cafile=certifi.where())
 
 
-def _bound(response: httpx.Response, deadline: Deadline) -> None:
-    """Make every further read of this answer wait no longer than the deadline leaves.
+def _bound(response: httpx.Response, deadline: Deadline) -> Callable[[], None]:
+    """Make every further read of this answer wait no longer than the deadline leaves; returns how to end that.
 
     httpx sets one timeout for all reads of a body; the stream below it takes one for each read.
     """
     stream = response.extensions.get("network_stream")
     if stream is None:
-        return
+        return lambda: None
     read = stream.read
 
     def bounded(max_bytes: int, timeout: float | None = None) -> bytes:
         data: bytes = read(max_bytes, timeout=deadline.left)
         return data
 
+    def release() -> None:
+        stream.read = read
+
     stream.read = bounded
+    return release
 
 
 def _translated(error: Exception, base_url: str, seconds: float) -> AgentError:
