@@ -13,7 +13,7 @@ import stat
 from typing import Any, NamedTuple
 
 from agent.tools import backup, matching, paths, textform
-from agent.tools.files import LARGEST, digest, read_all, trouble
+from agent.tools.files import LARGEST, counted, digest, read_all, trouble
 from agent.tools.output import visible
 from agent.tools.protocol import ToolContext, ToolResult, denied, failed, function_schema
 
@@ -108,7 +108,7 @@ def _write(target: paths.Place, content: str, context: ToolContext) -> ToolResul
         return ToolResult(f"{visible(target.path)} already has exactly this content.", ok=True)
     verb = "Created" if old is None else "Replaced"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    return _changed(target, old, raw, context, f"{verb} {visible(target.path)} ({lines} lines, {len(raw):,} bytes).")
+    return _changed(target, old, raw, context, f"{verb} {visible(target.path)} ({counted(lines, 'line')}, {counted(len(raw), 'byte')}).")
 
 
 def _edit(target: paths.Place, edits: list[matching.Edit], context: ToolContext) -> ToolResult:
@@ -123,8 +123,7 @@ def _edit(target: paths.Place, edits: list[matching.Edit], context: ToolContext)
         raise Unready(f"It is {textform.kind_of_binary(old.raw)}, not text.")
     text, form = decoded
     raw = textform.encode(matching.apply(text, edits), form)
-    count = "1 edit" if len(edits) == 1 else f"{len(edits)} edits"
-    return _changed(target, old, raw, context, f"Edited {visible(target.path)} ({count}).")
+    return _changed(target, old, raw, context, f"Edited {visible(target.path)} ({counted(len(edits), 'edit')}).")
 
 
 def _changed(target: paths.Place, old: Old | None, raw: bytes, context: ToolContext, text: str) -> ToolResult:

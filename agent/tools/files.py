@@ -74,6 +74,11 @@ def fitted(chosen: str, cap: int) -> tuple[str, int]:
     return "\n".join(kept), len(kept)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 # ---- effects ----
 
 
@@ -82,7 +87,7 @@ def _directory(target: paths.Place, descriptor: int) -> ToolResult:
         names = sorted(f"{visible(entry.name)}{_suffix(entry)}" for entry in entries)
     shown = names[:_MOST_NAMES]
     more = [f"[{len(names) - len(shown)} more; use bash to list a part]"] if len(names) > len(shown) else []
-    head = f"[directory {visible(target.path)}: {_count(len(names), 'entry', 'entries')}]"
+    head = f"[directory {visible(target.path)}: {counted(len(names), 'entry', 'entries')}]"
     return ToolResult("\n".join([head, *shown, *more]), ok=True, detail={"files": {"read": [target.path]}})
 
 
@@ -125,7 +130,7 @@ def _shown(
     about += ["no newline at the end"] if last == total and not text.endswith("\n") else []
     about += ["control characters shown as escapes"] if safe != chosen else []
     whole = first == 1 and shown_last >= total
-    where = f"{_count(total, 'line')}" if whole else f"lines {first}-{shown_last} of {total}"
+    where = f"{counted(total, 'line')}" if whole else f"lines {first}-{shown_last} of {total}"
     more = "" if shown_last >= total else f"\n[{total - shown_last} more lines: offset={shown_last + 1}]"
     return f"[{'; '.join([where, *filter(None, about)])}]\n{kept}{more}"
 
@@ -187,7 +192,3 @@ def nearest_names(name: str, names: list[str]) -> list[str]:
 
     folded = {each.casefold(): each for each in names}
     return [folded[found] for found in difflib.get_close_matches(name.casefold(), folded, 3, 0.5)]
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

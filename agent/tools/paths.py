@@ -56,14 +56,21 @@ def hidden_paths(context: ToolContext) -> list[str]:
     return [os.path.realpath(path) for path in [*sensitive_paths(home), *context.private_dirs]]
 
 
+def is_path(text: str) -> bool:
+    """Whether the system could have a file of this name: not empty, no NUL, no half characters."""
+    return bool(text) and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
+
+
 def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
     """Resolve what the model wrote (relative to the working directory, `~` allowed) and check it.
 
     Raises: `Refused`.
     """
-    if not path or "\0" in path or any("\ud800" <= c <= "\udfff" for c in path):
+    if not is_path(path):
         raise Refused(f"{visible(path)!r} is not a path. Give a path relative to {context.cwd}")
-    full = os.path.realpath(os.path.join(context.cwd, os.path.expanduser(path)))
+    written = os.path.join(context.cwd, os.path.expanduser(path))
+    full = os.path.realpath(written)
+    shown = visible(path) if os.path.normpath(written) == full else f"{visible(path)} (that is {visible(full)})"
     roots = [os.path.realpath(root) for root in context.roots]
     private = [hidden for hidden in hidden_paths(context) if inside(full, hidden)]
     if private and not write:
@@ -74,21 +81,17 @@ def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
     if not holding:
         allowed = ", ".join(visible(root) for root in roots)
         raise Refused(
-            f"{_shown(path, full)} is outside the allowed directories. Allowed: {allowed}. The user can add one with "
+            f"{shown} is outside the allowed directories. Allowed: {allowed}. The user can add one with "
             "--add-dir."
         )
     if private or inside(full, "/proc") or inside(full, "/sys"):
-        raise Refused(f"{_shown(path, full)} is private (keys, history, the agent's own files): no tool may use it.")
+        raise Refused(f"{shown} is private (keys, history, the agent's own files): no tool may use it.")
     return _place(full, max(holding, key=len))
 
 
 def _place(full: str, root: str) -> Place:
     relative = os.path.relpath(full, root)
     return Place(full, root, () if relative == "." else tuple(relative.split(os.sep)))
-
-
-def _shown(path: str, full: str) -> str:
-    return visible(path) if os.path.normpath(path) == full else f"{visible(path)} (that is {visible(full)})"
 
 
 # ---- effects ----

@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from agent.errors import UsageError
-from agent.tools import commands
+from agent.tools import commands, paths
 
 TOOL_NAMES = ("read_file", "write_file", "edit_file", "bash", "recall")
 _ASKS_UNCONFINED = "bash"
@@ -182,7 +182,7 @@ def matches_path(pattern: str, path: str, cwd: str) -> bool:
 
 def _both(path: Any, cwd: str) -> list[str]:
     """A path as written and as it resolves: a link must not lead around a rule."""
-    if not isinstance(path, str) or "\0" in path:
+    if not isinstance(path, str) or not paths.is_path(path):
         return []
     full = os.path.normpath(os.path.join(os.path.realpath(cwd), os.path.expanduser(path)))
     return [full, os.path.realpath(full)]
