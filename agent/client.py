@@ -380,9 +380,9 @@ class _Completion:
         prompt = error.prompt
         if prompt is None:
             prompt = error.have - wanted if error.have and wanted else None
-        if prompt is None and wanted:
-            prompt = self._estimate()
         room = error.limit - (prompt or error.limit) - 8
+        if prompt is None and wanted:  # only a bound was stated: our estimate, which the server contradicts
+            room = min(error.limit - self._estimate() - 8, wanted // 2)
         if wanted <= room or room < _LEAST_OUTPUT:
             return False
         if "room" in self.changes:

@@ -102,9 +102,12 @@ def read_body(body: Any) -> Reading:
     typed: dict[str, Any] = {}
     for key, found in pairs:
         typed.setdefault(key, found)
-    named = {k: v for k, v in pairs if isinstance(v, str)}
+    named: dict[str, str] = {}
+    for key, found in pairs:
+        if isinstance(found, str) and found.strip():
+            named.setdefault(key, found)
     order = ("raw", "message", "msg", "error_message", "error_msg", "status_msg", "detail", "details", "error", "title")
-    said = next((named[k] for k in order if named.get(k, "").strip()), texts[0] if texts else "")
+    said = next((named[k] for k in order if k in named), texts[0] if texts else "")
     loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
     titled = [str(v) for k, v in pairs if k == "title"]
     return Reading("\n".join([*texts, *titled]).lower(), codes, typed, " ".join(said.split()), loc)

@@ -37,7 +37,7 @@ _SIZE = r"(?:context|prompt|input|inputs|messages?|conversation|history|request|
 _OVER = (
     r"(?:exceed(?:s|ed|ing)?|too (?:long|large|big|many|high)|longer than|larger than|greater than|more than|over the|"
     r"out of|beyond|not fit|overflow(?:s|ed)?|surpass(?:es|ed)?|above the|maximum allowed|cannot exceed|must be (?:less|smaller|<=)|"
-    r"must have less|only supports?|supports? (?:up to|at most))"
+    r"must have less|only (?:supports?|accepts?|allows?)|(?:supports?|accepts?|allows?) (?:up to|at most|a maximum)|limited to)"
 )  # fmt: skip
 _PHRASES = re.compile(
     "|".join(
@@ -117,7 +117,7 @@ def read_numbers(text: str, typed: Mapping[str, int]) -> Numbers:
     else:
         have = have or _search(_HAVES, text)
         have, limit = _by_size(text, have, limit)
-    return Numbers(have, limit, prompt, completion, bool(_INPUT_LIMIT.search(text)))
+    return Numbers(have, limit, prompt, completion, completion is None and bool(_INPUT_LIMIT.search(text)))
 
 
 _N = r"(?<![\w.\-/])(\d+)(?![\w\-/]|\.\d)"
@@ -147,6 +147,7 @@ _LIMITS = tuple(
         r"maximum (?:allowed )?(?:input |prompt |model )?(?:length|tokens?|size)(?: allowed| of| is|:)*\s*\(?" + _N,
         r"(?:configured |token |model )?limit (?:for this model )?(?:of|is|:|was)\s*" + _N,
         r"(?:maximum|max|limit)[^\d.]{0,40}?\(?" + _N + r"\)?(?: tokens?)?",
+        r"(?:kontext(?:fenster|länge)|contexte|contexto|контекст\w*)[^\d.]{0,24}" + _N,
         r"(?:最大限制|上限|限制|最大)[^\d]{0,12}" + _N,
         r"> " + _N,
     )

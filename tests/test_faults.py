@@ -1,0 +1,226 @@
+"""Failures through the real client: every row of the corpora, and variants of each kind that no row holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from server import ScriptedServer, raw, status, text
+from wiring import KEY, asking, body_of, rows
+
+from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
+from agent.events import Notice
+from agent.faults import KINDS, Answer, classify, read_body
+
+OVERFLOWS = rows("overflow")
+LOOKALIKES = rows("lookalikes")
+
+
+def named(row: dict[str, Any]) -> str:
+    return f"{row['id']}-{row['provider']}"
+
+
+def reply_of(row: dict[str, Any]) -> Any:
+    content_type = "text/event-stream" if row.get("in_stream") else "application/json"
+    headers = {k: v for k, v in row.get("headers", {}).items() if k.lower() not in ("content-length", "content-type")}
+    content_type = {k.lower(): v for k, v in row.get("headers", {}).items()}.get("content-type", content_type)
+    return raw(body_of(row), content_type, row["status"], headers)
+
+
+def room(row: dict[str, Any]) -> int:
+    """Output tokens that fit beside the stated prompt."""
+    return row["max"] - row["prompt"] - 8 if row.get("prompt") and row.get("max") and row.get("completion") else 0
+
+
+LOUD = [r for r in OVERFLOWS if not r.get("silent")]
+
+
+def bounded(row: dict[str, Any]) -> bool:
+    """Whether only a bound of the prompt's size is stated, and the output asked for is large."""
+    return not row.get("prompt") and row.get("completion", 0) >= 512
+
+
+@pytest.mark.parametrize("row", [r for r in LOUD if room(r) < 256 and not bounded(r)], ids=named)
+def test_an_overflow_is_raised_with_its_numbers(row: dict[str, Any]) -> None:
+    """ContextOverflow after one request, with the tokens that were stated and none that were bytes or characters."""
+    with ScriptedServer([reply_of(row)]) as server:
+        asked = asking(server, provider=row["provider"])
+        with pytest.raises(ContextOverflow) as caught:
+            asked.ask()
+    stated = (row["have"], row["max"]) if row["unit"] == "tokens" else (None, None)
+    assert (caught.value.have, caught.value.limit) == stated
+    assert (caught.value.exit_code, caught.value.kind, asked.slept) == (6, "overflow", [])
+
+
+@pytest.mark.parametrize("row", [r for r in LOUD if room(r) >= 256], ids=named)
+def test_an_overflow_by_the_output_alone_lowers_the_output(row: dict[str, Any]) -> None:
+    """Where the prompt fits, history is not touched: the same messages go again with a smaller output limit."""
+    with ScriptedServer([reply_of(row), text("fits now")]) as server:
+        asked = asking(server, provider=row["provider"])
+        assert asked.ask().message["content"] == "fits now"
+    first, second = server.requests
+    assert second["messages"] == first["messages"]
+    assert second["max_tokens"] == room(row)
+
+
+@pytest.mark.parametrize("row", [r for r in LOUD if bounded(r)], ids=named)
+def test_where_the_prompt_is_not_stated_a_smaller_output_is_tried_once(row: dict[str, Any]) -> None:
+    """A lower bound or a number of characters is no size: one smaller output is tried, then it is an overflow."""
+    with ScriptedServer([reply_of(row)], repeat_last=True) as server:
+        asked = asking(server)
+        with pytest.raises(ContextOverflow) as caught:
+            asked.ask(max_tokens=row["completion"])
+    assert [r["max_tokens"] for r in server.requests] == [row["completion"], row["completion"] // 2]
+    assert (caught.value.have, caught.value.limit) == (None, row["max"])
+
+
+@pytest.mark.parametrize("row", [r for r in OVERFLOWS if r.get("silent")], ids=named)
+def test_a_silent_overflow_is_noticed(row: dict[str, Any]) -> None:
+    """An empty answer near the window is an overflow; a prompt read only in part is said and the window learned."""
+    prompt = "".join(f"line {n}: the quick brown fox jumps over the lazy dog\n" for n in range(1500))
+    with ScriptedServer([reply_of(row)], repeat_last=True) as server:
+        asked = asking(server, window=16000)
+        try:
+            reply = asked.ask(prompt)
+        except ContextOverflow as error:
+            assert error.exit_code == 6
+            return
+        known = asked.client.memory.of(server.url, "scripted")
+    assert reply.usage is not None and reply.usage.prompt == 4096
+    assert asked.codes() == ["silent_truncation"]
+    assert (known["window"], asked.client.window) == (4096, 4096)
+
+
+@pytest.mark.parametrize("row", LOOKALIKES, ids=named)
+def test_what_only_looks_like_an_overflow_keeps_its_own_class(row: dict[str, Any]) -> None:
+    """Kind, retryability, stated delay and limits; it is never compacted, and retried only where that helps."""
+    with ScriptedServer([reply_of(row)], repeat_last=True) as server:
+        asked = asking(server, provider=row["provider"])
+        with pytest.raises(AgentError) as caught:
+            asked.ask(max_tokens=100000, temperature=0.2)
+    error = caught.value
+    assert not isinstance(error, ContextOverflow)
+    assert error.kind == {"max_output": "output_cap"}.get(row["kind"], row["kind"])
+    assert error.kind in KINDS
+    assert bool(getattr(error, "retryable", False)) == row.get("retryable", False)
+    assert bool(asked.slept) == row.get("retryable", False)
+    if row.get("retry_after_s"):
+        assert error.retry_after == row["retry_after_s"]  # type: ignore[attr-defined]
+    if isinstance(error, OutputCapTooLarge):
+        assert error.limit == row["max"]
+
+
+@pytest.mark.parametrize("row", [r for r in LOOKALIKES if r.get("retryable")], ids=named)
+def test_what_is_worth_a_retry_is_retried(row: dict[str, Any]) -> None:
+    """The second answer is taken, after at least the stated delay."""
+    with ScriptedServer([reply_of(row), text("second time")]) as server:
+        asked = asking(server, provider=row["provider"])
+        assert asked.ask().message["content"] == "second time"
+    assert len(asked.slept) == 1
+    assert asked.slept[0] >= row.get("retry_after_s", 0)
+
+
+VARIANTS: list[tuple[Any, int, str, int | None, int | None]] = [
+    # body, status, kind, have, limit
+    ("Your prompt has 12,345 tokens but this model accepts at most 8,192 tokens", 400, "overflow", 12345, 8192),
+    ({"error": {"message": "prompt contains 9000 tokens, which exceeds the maximum of 4096"}}, 400, "overflow", 9000, 4096),
+    ({"message": "Context window exceeded: 70000 > 65536"}, 500, "overflow", 70000, 65536),
+    ({"detail": [{"msg": "the conversation is too long: 40,100 tokens (limit 32,768)"}]}, 422, "overflow", 40100, 32768),
+    ({"error": "context length exceeded (n_ctx=4096, n_tokens=5000)"}, 500, "overflow", 5000, 4096),
+    ({"error": {"message": "bad", "type": "exceed_context_size_error", "n_prompt_tokens": 900, "n_ctx": 512}}, 400,
+     "overflow", 900, 512),
+    ([{"error": {"message": "The input token count (40000) exceeds the maximum number of tokens allowed (32768)."}}], 400,
+     "overflow", 40000, 32768),
+    ({"fault": {"faultstring": "Input is too long for requested model"}}, 502, "overflow", None, None),
+    ({"errors": [{"detail": "maximum context length of model X-7B-32k is 32768, your request needs 40000 tokens"}]}, 400,
+     "overflow", 40000, 32768),
+    ({"err": {"text": "Die Eingabe überschreitet das Kontextfenster von 8192 Tokens"}}, 400, "overflow", None, 8192),
+    ({"error": {"message": "La entrada supera el límite de contexto del modelo"}}, 400, "overflow", None, None),
+    ({"error": {"message": "L'entrée dépasse la longueur de contexte"}}, 400, "overflow", None, None),
+    ({"error": {"message": "输入内容过长，超过模型最大上下文 32768 tokens，当前 45000 tokens"}}, 400, "overflow", 45000, 32768),
+    ({"error": {"message": "トークン数が最大コンテキスト長を超えています"}}, 400, "overflow", None, None),
+    ({"error": {"message": "입력이 컨텍스트 길이를 초과했습니다"}}, 400, "overflow", None, None),
+    ({"error": {"message": "Превышен размер контекста модели"}}, 400, "overflow", None, None),
+    ({"error": {"code": "prompt_too_long", "message": "nope"}}, 400, "overflow", None, None),
+    ({"error": {"message": json.dumps({"error": {"message": json.dumps({"message": "prompt is too long: 5 tokens > 4 maximum"})}})}},
+     400, "overflow", 5, 4),
+    ({"error": {"message": "You requested 5000 completion tokens, but this model allows at most 4096 output tokens"}}, 400,
+     "output_cap", None, 4096),
+    ({"error": {"message": "max_completion_tokens is too large: 200000. This model supports at most 128000 completion tokens"}},
+     400, "output_cap", None, 128000),
+    ({"error": {"message": "Token rate limit exceeded: 90000 tokens per minute, try again in 2m3.5s"}}, 429, "rate_limit", None, None),
+    ({"error": {"message": "Request too large for gpt-x on tokens per min (TPM): Limit 10000, Requested 12000"}}, 429,
+     "rate_limit_size", None, None),
+    ({"error": {"message": "Monthly quota exceeded for this key"}}, 429, "quota", None, None),
+    ({"error": {"message": "您的余额不足"}}, 403, "billing", None, None),
+    ({"error": {"message": "Payment required"}}, 402, "billing", None, None),
+    ({"error": {"message": "Invalid API key"}}, 401, "auth", None, None),
+    ({"message": "Forbidden for your region"}, 403, "permission", None, None),
+    ({"error": {"message": "The model foo was not found"}}, 404, "not_found", None, None),
+    ({"error": {"message": "Unrecognized request argument supplied: stream_options"}}, 400, "params", None, None),
+    ({"detail": [{"type": "extra_forbidden", "loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}]}, 422,
+     "params", None, None),
+    ({"error": {"message": "Your request was flagged by our safety system"}}, 400, "content_filter", None, None),
+    ({"error": {"message": "Service is at capacity"}}, 503, "overloaded", None, None),
+    ("<html><head><title>504 Gateway Time-out</title></head></html>", 504, "html", None, None),
+    ("upstream connect error or disconnect/reset before headers", 503, "overloaded", None, None),
+    ({"error": {"message": "messages[1].content: image exceeds 20 MB"}}, 400, "media", None, None),
+    ({"error": {"message": "request body exceeds 4194304 bytes"}}, 413, "overflow", None, None),
+    ({"error": {"message": "something else entirely"}}, 400, "bad_request", None, None),
+    (b"\xff\xfe\x00garbage", 500, "server", None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body, code, kind, have, limit", VARIANTS)
+def test_variants_of_each_kind(body: Any, code: int, kind: str, have: int | None, limit: int | None) -> None:
+    """Other wordings, languages and shapes than the corpus has."""
+    data = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+    error = classify(Answer(code, {}, data))
+    found = (error.kind, getattr(error, "have", None), getattr(error, "limit", None))
+    assert found == (kind, have, limit)
+
+
+def test_a_key_is_never_repeated() -> None:
+    """Neither the error, nor a notice, nor the debug text holds the key, even when the server sends it back."""
+    echo = {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
+    with ScriptedServer([status(401, echo, {"x-echo": KEY})]) as server:
+        asked = asking(server)
+        with pytest.raises(AuthError) as caught:
+            asked.ask()
+    everything = repr((str(caught.value), vars(caught.value), asked.events, asked.debug))
+    assert KEY not in everything
+    assert "[redacted]" in everything
+    assert caught.value.exit_code == 3
+
+
+def test_a_page_shows_its_title_and_not_its_markup() -> None:
+    page = "<html><head><title>502 Bad\n Gateway</title></head><body><p>long</p></body></html>"
+    error = classify(Answer(502, {"content-type": "text/html"}, page.encode()))
+    assert error.text == "A web page came instead of an answer (HTTP 502): 502 Bad Gateway"
+    assert isinstance(error, TemporaryError) and error.retryable
+
+
+def test_a_refused_redirect_names_the_address() -> None:
+    with ScriptedServer([status(308, "", {"location": "https://elsewhere/v1"})]) as server:
+        with pytest.raises(APIError) as caught:
+            asking(server).ask()
+    assert (caught.value.text, caught.value.kind) == ("The server sends us elsewhere: https://elsewhere/v1", "not_found")
+
+
+def test_reading_a_body_is_total() -> None:
+    """Nested to absurdity, cyclic-looking, or empty: always a reading."""
+    deep: Any = "x"
+    for _ in range(300):
+        deep = {"error": deep}
+    for body in (deep, json.dumps(deep).encode(), b"", b"{", b'"text"', b"[1, 2]", None, 7, [], {"error": None}):
+        assert isinstance(read_body(body).text, str)
+
+
+def test_notices_name_what_changed() -> None:
+    refusal = {"error": {"message": "Unknown parameter: 'stream_options'.", "param": "stream_options"}}
+    with ScriptedServer([status(400, refusal), text("ok")]) as server:
+        asked = asking(server)
+        assert asked.ask().message["content"] == "ok"
+    said = [e.text for e in asked.events if isinstance(e, Notice)]
+    assert said == ["the server refused the request; from now on: stream_options is left out"]

@@ -1,0 +1,308 @@
+"""Streams through the real client: every row of the corpus, at every split, and the dialects of tool calls."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from server import ScriptedServer, chunk, raw, sse, text
+from wiring import asking, rows
+
+from agent.errors import AgentError, APIError, ContextOverflow
+from agent.messages import Usage, tool_calls
+from agent.sse import EventReader
+from agent.stream import Assembled, Assembler
+
+QUIRKS = [r for r in rows("quirks") if "expect" in r]
+ERRORS = [r for r in QUIRKS if "error" in r["expect"]]
+ANSWERS = [r for r in QUIRKS if "error" not in r["expect"]]
+
+
+def named(row: dict[str, Any]) -> str:
+    return f"{row['id']}-{row['provider']}"
+
+
+def pieces(row: dict[str, Any]) -> list[bytes]:
+    """The bytes of a row as they came; where no split is stated, one line end apart."""
+    if "chunks_b64" in row:
+        return [base64.b64decode(c) for c in row["chunks_b64"]]
+    return [part + b"\n" for part in row["sse"].encode().split(b"\n")]
+
+
+def served(row: dict[str, Any], split: list[bytes] | None = None) -> Any:
+    headers = dict(row.get("headers", {}))
+    return raw(pieces(row) if split is None else split, headers.pop("content-type", "text/event-stream"), 200, headers)
+
+
+def assemble(data: list[bytes]) -> Assembled:
+    reader, assembler = EventReader(), Assembler()
+    events = [e for piece in data for e in reader.feed(piece)] + reader.close()
+    for event in events:
+        assembler.take(event)
+    return assembler.finish()
+
+
+@pytest.mark.parametrize("row", ANSWERS, ids=named)
+def test_an_answer_is_read_as_it_was_meant(row: dict[str, Any]) -> None:
+    """Text, reasoning, calls, finish reason, usage and completeness of each quirk."""
+    expect = row["expect"]
+    with ScriptedServer([served(row)], repeat_last=True) as server:
+        asked = asking(server, window=row.get("window"))
+        reply = asked.ask()
+    message = reply.message
+    assert (message["content"] or "") == expect.get("text", "")
+    assert message.get("reasoning_content", "") == expect.get("reasoning", "")
+    assert reply.finish_reason == expect["finish"]
+    if "usage" in expect:
+        check_usage(reply.usage, expect["usage"])
+    check_calls(tool_calls(message), expect.get("tool_calls", []), row.get("compare_args"))
+    assert reply.complete == expect.get("complete", not expect.get("retryable", False))
+    assert len(server.requests) == (2 if expect.get("empty") else 1)
+    assert ("context_full" in asked.codes()) == expect.get("context_full", False)
+
+
+def check_usage(found: Usage | None, expect: dict[str, int] | None) -> None:
+    if expect is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found._asdict() == {"cached": found.cached, **{k: v for k, v in expect.items() if k != "total"}}
+
+
+def check_calls(found: list[Any], expect: list[dict[str, Any]], compare: str | None) -> None:
+    assert [c.name for c in found] == [c["name"] for c in expect]
+    for call, wanted in zip(found, expect, strict=True):
+        assert call.id == wanted["id"] or (wanted["id"] == "*" and call.id)
+        if compare == "json":
+            assert json.loads(call.arguments) == json.loads(wanted["arguments"])
+        else:
+            assert call.arguments == wanted["arguments"]
+    assert len({c.id for c in found}) == len(found)
+
+
+@pytest.mark.parametrize("row", ERRORS, ids=named)
+def test_an_error_inside_a_200_is_an_error(row: dict[str, Any]) -> None:
+    """The stated class and retryability, with nothing shown."""
+    with ScriptedServer([served(row)], repeat_last=True) as server:
+        asked = asking(server)
+        with pytest.raises(AgentError) as caught:
+            asked.ask()
+    assert caught.value.kind == row["expect"]["error"]
+    if "retryable" in row["expect"]:
+        assert isinstance(caught.value, APIError) and caught.value.retryable == row["expect"]["retryable"]
+    assert asked.shown == ""
+
+
+@pytest.mark.parametrize("row", ANSWERS, ids=named)
+def test_splitting_changes_nothing(row: dict[str, Any]) -> None:
+    """Byte by byte, and cut in two at every byte, an answer is the same."""
+    data = b"".join(pieces(row))
+    whole = comparable(assemble([data]))
+    assert comparable(assemble([data[at : at + 1] for at in range(len(data))])) == whole
+    for at in range(0, len(data), 1 if len(data) < 1500 else 7):
+        assert comparable(assemble([data[:at], data[at:]])) == whole
+
+
+def comparable(answer: Assembled) -> Any:
+    """An answer without the ids that were made up."""
+    calls = [(c.name, c.arguments) for c in tool_calls(answer.message)]
+    return answer.message["content"], answer.message.get("reasoning_content"), calls, answer.finish_reason, answer.usage
+
+
+NEW_REASONS = ["eos", "stop_sequence", "end_turn", "COMPLETE", "pause_turn", "a new word"]
+
+
+@pytest.mark.parametrize("reason", NEW_REASONS)
+def test_an_unknown_finish_reason_is_an_end(reason: str) -> None:
+    answer = assemble([sse(chunk({"content": "x"})), sse(chunk({}, reason))])
+    assert (answer.complete, answer.truncated, answer.finish_reason) == (True, False, reason)
+
+
+@pytest.mark.parametrize("reason", ["network_error", "abort", "error", "MALFORMED_FUNCTION_CALL"])
+def test_a_finish_reason_that_is_a_failure_keeps_the_text_and_is_no_answer(reason: str) -> None:
+    """Shown text is kept in an incomplete reply; nothing is sent again."""
+    with ScriptedServer([raw([sse(chunk({"content": "Par"})), sse(chunk({}, reason))])]) as server:
+        reply = asking(server).ask()
+    assert (reply.message["content"], reply.complete) == ("Par", False)
+    assert isinstance(reply.error, APIError) and reply.error.kind == "server"
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "model_context_window_exceeded"])
+def test_calls_cut_by_a_limit_are_never_given_out(reason: str) -> None:
+    """Not even when their arguments happen to be whole."""
+    call = {"index": 0, "id": "c1", "function": {"name": "write_file", "arguments": '{"path": "a"}'}}
+    answer = assemble([sse(chunk({"content": "I will", "tool_calls": [call]})), sse(chunk({}, reason))])
+    assert (tool_calls(answer.message), answer.truncated, answer.cut_calls) == ([], True, 1)
+    assert answer.message == {"role": "assistant", "content": "I will"}
+
+
+@pytest.mark.parametrize("arguments", ['{"path": "a', '{"path": "a", "text": {"x": [1', '{"a": "b\\'])
+def test_half_arguments_under_a_finish_of_stop_are_a_cut(arguments: str) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "write_file", "arguments": arguments}}
+    answer = assemble([sse(chunk({"tool_calls": [call]})), sse(chunk({}, "stop")), sse("[DONE]")])
+    assert (tool_calls(answer.message), answer.truncated, answer.cut_calls) == ([], True, 1)
+
+
+def test_a_stream_cut_inside_a_call_gives_out_no_call() -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command": "rm -rf build"}'}}
+    with ScriptedServer([raw([sse(chunk({"content": "ok", "tool_calls": [call]}))], ending="cut")]) as server:
+        reply = asking(server).ask()
+    assert (tool_calls(reply.message), reply.complete, reply.cut_calls) == ([], False, 1)
+
+
+DIALECTS: list[tuple[str, list[Any], list[tuple[str, str]]]] = [
+    ("an index as text", [[{"index": "0", "id": "a", "function": {"name": "f", "arguments": "{}"}}]], [("f", "{}")]),
+    ("fragments without index or id", [
+        [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}], [{"function": {"arguments": ":1}"}}]], [("f", '{"x":1}')]),
+    ("null index and null id in later fragments", [
+        [{"index": None, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+        [{"index": None, "id": None, "function": {"name": None, "arguments": ":1}"}}]], [("f", '{"x":1}')]),
+    ("index but never an id", [
+        [{"index": 0, "function": {"name": "f", "arguments": "{}"}}], [{"index": 1, "function": {"name": "g", "arguments": "{}"}}]],
+     [("f", "{}"), ("g", "{}")]),
+    ("two ids on one index", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}],
+        [{"index": 0, "id": "b", "function": {"name": "f", "arguments": '{"x":1}'}}]], [("f", "{}"), ("f", '{"x":1}')]),
+    ("an id that changes with each fragment", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+        [{"index": 0, "id": "b", "function": {"name": "", "arguments": ":1}"}}]], [("f", '{"x":1}')]),
+    ("a name in pieces", [
+        [{"index": 0, "id": "a", "function": {"name": "read_"}}], [{"index": 0, "function": {"name": "file"}}],
+        [{"index": 0, "function": {"arguments": "{}"}}]], [("read_file", "{}")]),
+    ("the name in every fragment", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ":1}"}}]], [("f", '{"x":1}')]),
+    ("cumulative arguments", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+        [{"index": 0, "function": {"arguments": '{"x":1}'}}]], [("f", '{"x":1}')]),
+    ("the whole call twice", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}],
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}]], [("f", '{"x":1}')]),
+    ("arguments encoded twice", [[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '"{\\"x\\":1}"'}}]],
+     [("f", '{"x":1}')]),
+    ("calls as one object", [{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}], [("f", '{"x":1}')]),
+    ("name and arguments beside the id", [[{"id": "a", "name": "f", "input": {"x": 1}}]], [("f", '{"x":1}')]),
+    ("three objects at one index", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1} {"x":2}\n{"x":3}'}}]],
+     [("f", '{"x":1}'), ("f", '{"x":2}'), ("f", '{"x":3}')]),
+    ("interleaved parallel calls", [
+        [{"index": 0, "id": "a", "function": {"name": "f"}}, {"index": 1, "id": "b", "function": {"name": "g"}}],
+        [{"index": 1, "function": {"arguments": '{"y"'}}], [{"index": 0, "function": {"arguments": "{}"}}],
+        [{"index": 1, "function": {"arguments": ":2}"}}]], [("f", "{}"), ("g", '{"y":2}')]),
+    ("fragments by id alone", [
+        [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}, {"id": "b", "function": {"name": "g", "arguments": "{"}}],
+        [{"id": "a", "function": {"arguments": ":1}"}}, {"id": "b", "function": {"arguments": "}"}}]],
+     [("f", '{"x":1}'), ("g", "{}")]),
+    ("a call that never gets a name", [[{"index": 0, "id": "a", "function": {"arguments": "{}"}}]], []),
+    ("not a call at all", [["x", None, 3]], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fragments, expect", [d[1:] for d in DIALECTS], ids=[d[0] for d in DIALECTS])
+def test_tool_calls_in_every_dialect(fragments: list[Any], expect: list[tuple[str, str]]) -> None:
+    events = [sse(chunk({"tool_calls": f})) for f in fragments] + [sse(chunk({}, "tool_calls")), sse("[DONE]")]
+    found = tool_calls(assemble(events).message)
+    assert [(c.name, c.arguments) for c in found] == expect
+    assert all(c.id for c in found) and len({c.id for c in found}) == len(found)
+
+
+def test_the_legacy_function_call_is_a_call() -> None:
+    events = [sse(chunk({"function_call": {"name": "f", "arguments": '{"x"'}})),
+              sse(chunk({"function_call": {"arguments": ":1}"}})), sse(chunk({}, "function_call"))]  # fmt: skip
+    assert [(c.name, c.arguments) for c in tool_calls(assemble(events).message)] == [("f", '{"x":1}')]
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "reasoning_text", "thinking"])
+def test_reasoning_has_several_places(key: str) -> None:
+    events = [sse(chunk({key: "hm"})), sse(chunk({"content": "x"})), sse(chunk({}, "stop"))]
+    assert assemble(events).message == {"role": "assistant", "content": "x", "reasoning_content": "hm"}
+
+
+def test_reasoning_details_are_kept_whole_and_shown_once() -> None:
+    """OpenRouter streams each block in fragments and says the same text in `reasoning` too."""
+    details = [{"type": "reasoning.text", "index": 0, "text": t, "format": "x"} for t in ("a", "b")]
+    details.append({"type": "reasoning.encrypted", "index": 1, "data": "zz"})
+    events = [sse(chunk({"reasoning": d.get("text"), "reasoning_details": [d]})) for d in details]
+    answer = assemble([*events, sse(chunk({"content": "x"}, "stop"))])
+    assert answer.message["reasoning_content"] == "ab"
+    assert answer.message["reasoning_details"] == [
+        {"type": "reasoning.text", "index": 0, "text": "ab", "format": "x"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "zz"},
+    ]
+
+
+@given(st.text(alphabet="<>/think x\n", max_size=40), st.integers(1, 5))
+@settings(max_examples=200, deadline=None)
+def test_think_tags_lose_no_letter(body: str, size: int) -> None:
+    """However tags and text are cut, what is shown is what the whole text means; nothing is lost but space."""
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    parts = assemble([sse(chunk({"content": p})) for p in pieces] + [sse(chunk({}, "stop"))])
+    whole = assemble([sse(chunk({"content": body})), sse(chunk({}, "stop"))])
+    assert comparable(parts) == comparable(whole)
+    if "<think" not in body:
+        assert (parts.message["content"] or "") == body
+
+
+@pytest.mark.parametrize("parts", [["\\ud83d", "\\ude00"], ["\\ud83d\\ude00"]])
+def test_a_surrogate_pair_may_be_split_over_deltas(parts: list[str]) -> None:
+    data = [b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % p.encode() for p in parts]
+    assert assemble([*data, sse(chunk({}, "stop"))]).message["content"] == "\N{GRINNING FACE}"
+
+
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
+    data = b'data: {"choices":[{"index":0,"delta":{"content":"a\\ud83db"}}]}\n\n'
+    assert assemble([data, sse(chunk({}, "stop"))]).message["content"] == "a\ufffdb"
+
+
+def test_plain_json_in_answer_to_a_stream_request() -> None:
+    """After blank lines too, and with no content type to tell."""
+    whole = {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+             "usage": {"prompt_tokens": 3, "completion_tokens": 1}}  # fmt: skip
+    with ScriptedServer([raw("\n\n\n" + json.dumps(whole), "application/octet-stream")]) as server:
+        asked = asking(server)
+        reply = asked.ask()
+    assert (reply.message["content"], reply.usage, asked.shown) == ("Hi", Usage(3, 1), "Hi")
+
+
+def test_a_call_written_as_text_is_said_and_not_run() -> None:
+    row = next(r for r in rows("quirks") if r["id"] == 900)
+    with ScriptedServer([served(row)]) as server:
+        asked = asking(server)
+        reply = asked.ask()
+    assert (tool_calls(reply.message), asked.codes()) == ([], ["call_in_text"])
+
+
+@pytest.mark.parametrize("body", ["", "\n\n", ": ping\n\n: ping\n\n", "data: null\n\n"])
+def test_an_answer_without_any_event_is_an_error(body: str) -> None:
+    """Tried twice, then a temporary failure: exit 75."""
+    with ScriptedServer([raw(body)], repeat_last=True) as server:
+        with pytest.raises(APIError) as caught:
+            asking(server).ask()
+    assert (caught.value.kind, int(caught.value.exit_code), len(server.requests)) == ("empty", 75, 2)
+
+
+def test_the_last_usage_wins_and_is_not_summed() -> None:
+    first = {"usage": {"prompt_tokens": 10, "completion_tokens": 1}}
+    last = {"usage": {"prompt_tokens": 10, "completion_tokens": 7}}
+    zero = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}
+    events = [sse(chunk({"content": "x"}, **first)), sse(chunk({}, "stop", **last)), sse({"choices": [], **zero})]
+    assert assemble(events).usage == Usage(10, 7)
+
+
+def test_an_answer_that_ran_into_the_window_without_text_is_an_overflow() -> None:
+    with ScriptedServer([raw([sse(chunk({"content": ""}, "length", usage={"prompt_tokens": 90, "completion_tokens": 0}))])]) as s:
+        with pytest.raises(ContextOverflow):
+            asking(s).ask()
+
+
+def test_an_error_after_text_keeps_the_text() -> None:
+    """The reply is incomplete, carries the error, and nothing is sent again."""
+    broken = sse({"error": {"message": "engine died", "code": 500}})
+    with ScriptedServer([raw([sse(chunk({"content": "Hello wor"})), broken]), text("never")]) as server:
+        reply = asking(server).ask()
+    assert (reply.message["content"], reply.complete, len(server.requests)) == ("Hello wor", False, 1)
+    assert isinstance(reply.error, APIError) and reply.error.kind == "server"
