@@ -12,6 +12,7 @@
     ├─ DeniedError                    5   something was denied, with --strict
     ├─ LimitError                     6   --max-steps, or the context cannot be made to fit
     ├─ APIError                       1   the server said no, for a reason that a retry does not mend
+    │  │                                  (3 where it does not know the model or the address)
     │  ├─ ContextOverflow             6   prompt larger than the window (the loop recovers from it first)
     │  ├─ OutputCapTooLarge           1   max_tokens larger than the model allows (clamped and sent again)
     │  └─ TemporaryError             75   429, 5xx, network, a stream that ended early
@@ -139,6 +140,8 @@ class APIError(AgentError):
         super().__init__(text, hint)
         if kind is not None:
             self.kind = kind
+        if kind == "not_found":
+            self.exit_code = Exit.CONFIG
         self.status = status
         self.retry_after = retry_after
         self.body = body

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from agent.commands import register
 from agent.errors import UsageError
 from agent.verbs import app as sessions
 
@@ -144,6 +145,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 118},
 )
 app.add_typer(sessions, name="sessions", help="List, read, search and mend sessions.")
+register(app, sessions)
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -47,7 +47,6 @@ class LocalServer:
     api_key: str
     model: str
     builtin: bool
-    server: Any
 
 
 def is_gguf(model: str) -> bool:
@@ -63,6 +62,9 @@ def installed() -> bool:
 
 
 # ---- effects ----
+
+_running: list[Any] = []
+"""Servers stop when they are collected: these are kept until the process ends."""
 
 
 def serve(model: str, environ: Mapping[str, str], tell: Callable[[str], None], *, progress: bool) -> LocalServer:
@@ -82,7 +84,7 @@ def serve(model: str, environ: Mapping[str, str], tell: Callable[[str], None], *
         raise ConfigError(f"There is no model file {path}", "Give -m the path of a GGUF file")
     key = os.urandom(16).hex()
     server = _start(path, key, builtin)
-    return LocalServer(f"{server.listening_address}/v1", key, MODEL_NAME if builtin else path, builtin, server)
+    return LocalServer(f"{server.listening_address}/v1", key, MODEL_NAME if builtin else path, builtin)
 
 
 def _start(path: str, key: str, builtin: bool) -> Any:
@@ -108,7 +110,8 @@ def _start(path: str, key: str, builtin: bool) -> Any:
         params.sampling.dry_multiplier = 0.8
         params.sampling.seed = 42
     try:
-        return xllamacpp.Server(params)
+        _running.append(xllamacpp.Server(params))
+        return _running[-1]
     except Exception as problem:  # the binding raises RuntimeError and its own kinds alike
         raise ConfigError(f"llama.cpp cannot load {path}: {problem}", "Check that it is a GGUF model") from None
 

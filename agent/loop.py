@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.compaction import Compactor
-from agent.errors import AgentError, APIError, ContextOverflow, LimitError
+from agent.errors import AgentError, APIError, AuthError, ContextOverflow, LimitError
 from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished, ToolStarted, TurnFinished
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
@@ -204,12 +204,10 @@ class Turn:
     def _warn_about_ending(self, reply: Reply) -> None:
         if reply.truncated:
             self.emit(Notice("warning", "cut", "the answer was cut off by the token limit"))
-        elif not self.answer.strip():
-            self.emit(Notice("warning", "empty_answer", f"{self.model.name} gave an empty answer"))
 
     def _note_failure(self, prompt: int, error: AgentError) -> None:
         """Mark a turn that the server refused, so that the next one does not send a poisoned prompt again."""
-        if isinstance(error, APIError | LimitError) and not self.steps:
+        if isinstance(error, APIError | AuthError | LimitError) and not self.steps:
             failed = {"kind": error.kind, "text": error.text}
             self.session.append({"type": "failed", "prompt": prompt, "error": failed})
 

@@ -34,7 +34,7 @@ class Provider:
 
 
 _THINKS = Dialect(reasoning="calls")
-_LOCAL = Dialect(alternate=True)
+_LOCAL = Dialect()
 TABLE: tuple[Provider, ...] = (
     Provider("openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), Dialect(output_cap="max_completion_tokens"),
              ("gpt-", "o1", "o3", "o4", "chatgpt"), "gpt-5-mini", hosts=("openai.azure.com",)),
@@ -214,7 +214,7 @@ def _at(stated: str, model: str, environ: Mapping[str, str], source: str) -> Tar
     key, variable = _clean_key(environ.get("OPENAI_API_KEY", "").strip(), "OPENAI_API_KEY"), "OPENAI_API_KEY"
     if not key and provider:
         key, variable = _key(provider, environ)
-    dialect = provider.dialect if provider else Dialect(alternate=True) if is_loopback(url) else Dialect()
+    dialect = provider.dialect if provider else Dialect()
     return Target(
         provider.name if provider else "", url, model, key, dialect, headers, variable if key else "", source
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from agent.errors import AgentError
@@ -99,6 +100,11 @@ def compacted_line(event: Compacted) -> str:
     return " · ".join([*parts, f"originals: {event.archive}"])
 
 
+def archive_path(session_path: str, archive: str) -> str:
+    """Where an archived generation lies, from the path of its session."""
+    return os.path.join(session_path.removesuffix(".jsonl") + ".archive", f"{archive}.jsonl")
+
+
 def folded(record: dict[str, Any]) -> int:
     """How many messages the compaction replaced, from its record."""
     count = record.get("folded_messages")
@@ -172,7 +178,9 @@ class Text:
     `quiet` leaves only errors; `verbose` adds what tools were asked and gave; `colour` colours stderr.
     """
 
-    def __init__(self, out: Output, err: Output, *, quiet: bool, verbose: bool, colour: bool, resume: str) -> None:
+    def __init__(
+        self, out: Output, err: Output, *, quiet: bool, verbose: bool, colour: bool, resume: str = "agent"
+    ) -> None:
         self.out, self.err = out, err
         self.quiet, self.verbose, self.colour = quiet, verbose, colour
         self.resume = resume
@@ -180,7 +188,7 @@ class Text:
         self.err_terminal = err.is_terminal()
         self.mid_line = False
         self.waiting = False
-        self.session = ""
+        self.path = ""
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Streamed):
@@ -229,7 +237,7 @@ class Text:
             self.mid_line = False
 
     def _opened(self, event: SessionOpened) -> None:
-        self.session = event.id
+        self.path = event.path
         origin = f"resumed, {event.messages} messages" if event.resumed else "new"
         self.line(f"session: {event.id} ({origin})", _DIM)
 
@@ -251,7 +259,8 @@ class Text:
         self.line(compacting_line(event), _YELLOW)
 
     def _compacted(self, event: Compacted) -> None:
-        self.line(compacted_line(event), _YELLOW)
+        archive = archive_path(self.path, event.archive) if self.path else "not kept (--no-session)"
+        self.line(compacted_line(replace(event, archive=archive)), _YELLOW)
 
     def _not_compacted(self, event: NotCompacted) -> None:
         self.line(not_compacted_line(event), _YELLOW)

@@ -42,7 +42,7 @@ A_RUN: list[Event] = [
     ToolStarted("c2", "bash", "rm -rf /"),
     ToolFinished("c2", "bash", False, 0.0, "Denied, nothing was run: a rule.\nGo on.", denied=True),
     Compacting("threshold", 7, 1105, 700),
-    Compacted(RECORD, 7, 4, "s.archive/0001.jsonl"),
+    Compacted(RECORD, 7, 4, "0001"),
     NotCompacted("nothing", ""),
     NotCompacted("no_summary", "it was empty"),
     NotCompacted("failed", "the disk is full"),

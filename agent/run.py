@@ -1,0 +1,338 @@
+"""One run: from what was asked to an exit code.
+
+The order is the promise. Settings and the model come first, so that a wrong name or a missing key leaves no trace; then
+the session, under its lock; then the turn, whose first act is to put the prompt on disk. Whatever ends the run, the
+screen's `finish` is called last, and the session is closed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent import archive, library, prompt
+from agent.asking import asker
+from agent.config import Settings, load_settings, parse_seconds
+from agent.equipment import Equipment, equip, system_message
+from agent.errors import AgentError, DeniedError, Exit, StorageError, UsageError
+from agent.events import Emit, Notice, SessionOpened, TurnFinished
+from agent.jsonlines import JsonLines
+from agent.loop import Turn
+from agent.messages import Message
+from agent.render import Output, Text
+from agent.session import Session
+from agent.signals import as_error, stop_after, stopping
+
+COMPACT = "/compact"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one command line asks for, besides settings (`flags`)."""
+
+    words: list[str]
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    continue_id: str | None = None
+    last: bool = False
+    fork: bool = False
+    name: str | None = None
+    no_session: bool = False
+    wait: str | None = None
+    system_file: str | None = None
+    file: list[str] = field(default_factory=list)
+    cd: str | None = None
+    no_stdin: bool = False
+    no_input: bool = False
+    pin: list[str] = field(default_factory=list)
+    output: str | None = None
+    format: str = "text"
+    include_partial_messages: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+
+    @classmethod
+    def of(cls, words: list[str], values: dict[str, Any]) -> Ask:
+        """From the values of the command line; those that are not a field here are settings.
+
+        Raises: UsageError for an unknown output format.
+        """
+        given = dict(values)
+        asked_json, chosen, _ = given.pop("json"), given.pop("output_format"), given.pop("printed")
+        form = chosen or ("stream-json" if asked_json else "text")
+        if form not in ("text", "json", "stream-json"):
+            raise UsageError(f"--output-format is {form!r}, but it takes text, json or stream-json")
+        if given.pop("no_tools"):
+            given["tools"] = ""
+        own = {name: given.pop(name) for name in list(given) if name in cls.__dataclass_fields__}
+        own["file"], own["pin"] = own["file"] or [], own["pin"] or []
+        flags = {name: None if value is False else tuple(value) if isinstance(value, list) else value
+                 for name, value in given.items()}  # fmt: skip
+        return cls(words=words, flags=flags, format=form, **own)
+
+    @property
+    def resumes(self) -> str | None:
+        """What to continue, or None for a new session."""
+        return self.continue_id or ("last" if self.last else None)
+
+
+Screen = Text | JsonLines
+
+
+def run(ask: Ask, environ: Mapping[str, str]) -> int:
+    """Do what was asked and show it; the exit code. Never raises an AgentError."""
+    out, err = Output(1), Output(2)
+    screen = make_screen(ask, environ, out, err)
+    live = Live()
+    error: AgentError | None = None
+    with stopping():
+        try:
+            _take(ask, environ, screen, live)
+        except AgentError as problem:
+            error = problem
+        except KeyboardInterrupt as stop:
+            error = as_error(stop)
+        finally:
+            live.close()
+    turn = live.finished or (live.turn.summary(0.0) if live.turn else None)
+    error = error or _afterthought(ask, turn, live.settings, out)
+    code = error.exit_code if error else Exit.DONE
+    screen.finish(turn, error, code)
+    return int(code)
+
+
+@dataclass
+class Live:
+    """What a run holds open, so that its end can close it wherever it failed."""
+
+    session: Session | None = None
+    turn: Turn | None = None
+    finished: TurnFinished | None = None
+    settings: Settings = field(default_factory=Settings)
+
+    def close(self) -> None:
+        if self.session is not None:
+            self.session.close()
+
+
+def make_screen(ask: Ask, environ: Mapping[str, str], out: Output, err: Output) -> Screen:
+    if ask.format != "text":
+        return JsonLines(out, err, partial=ask.include_partial_messages, once=ask.format == "json", resume="agent")
+    word = ask.flags.get("color") or environ.get("AGENT_COLOR") or "auto"
+    colour = wants_colour(word, environ, err.is_terminal())
+    return Text(out, err, quiet=ask.quiet, verbose=ask.verbose, colour=colour, resume="agent")
+
+
+def wants_colour(word: str, environ: Mapping[str, str], terminal: bool) -> bool:
+    """`--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb (https://no-color.org), then whether it is a terminal."""
+    if word in ("always", "never"):
+        return word == "always"
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    return bool(environ.get("FORCE_COLOR") or environ.get("CLICOLOR_FORCE")) or terminal
+
+
+def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> None:
+    """Everything that may fail freely."""
+    if ask.cd:
+        _change_directory(ask.cd)
+    cwd = os.getcwd()
+    flags = dict(ask.flags)
+    if ask.system_file:
+        flags["system"] = _read_system(ask.system_file)
+    settings = live.settings = load_settings(flags, environ, cwd)
+    stop_after(settings.timeout)
+    store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
+    id = library.resolve(store, ask.resumes, cwd) if ask.resumes else None
+    message = _read_prompt(ask, screen.emit)
+    if id:
+        live.session = _resume(ask, store, id)
+        settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
+    ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
+    gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
+    if live.session is None:
+        live.session = _begin(ask, store, cwd, settings, gear, screen.emit)
+    _tell(live.session, settings, gear, ask, screen.emit)
+    gear.attach(live.session, screen.emit)
+    for text in ask.pin:
+        live.session.append({"type": "pin", "text": text})
+    if is_compact_command(message):
+        gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
+        return
+    live.turn = gear.turn(live.session, screen.emit)
+    live.finished = live.turn.run(message)
+
+
+def _change_directory(path: str) -> None:
+    try:
+        os.chdir(os.path.expanduser(path))
+    except OSError as problem:
+        raise UsageError(f"Cannot run in {path}: {problem.strerror}", "Give -C a directory") from None
+
+
+def _read_system(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return prompt.decode(file.read())
+    except OSError as problem:
+        raise UsageError(f"Cannot read {path}: {problem.strerror}", "Check the path given with --system-file") from None
+
+
+def _read_prompt(ask: Ask, emit: Emit) -> Message:
+    """Words, files and standard input as one message. Raises: UsageError."""
+    has_prompt = bool([word for word in ask.words if word != "-"] or [name for name in ask.file if name != "-"])
+    stdin, silent = None, False
+    if not ask.no_stdin:
+        stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait="-" in [*ask.words, *ask.file])
+    if stdin is None and not has_prompt:
+        from agent.grammar import INTRODUCTION
+
+        raise UsageError(f"There is no prompt\n\n{INTRODUCTION}")
+    if silent:
+        emit(Notice("info", "silent_stdin", prompt.SILENT_PIPE))
+    files, images = [], []
+    for path in ask.file:
+        name, text, url = ("-", stdin or "", None) if path == "-" else prompt.read_attachment(path)
+        if url is not None:
+            images.append(url)
+        else:
+            files.append((name, text or ""))
+    return prompt.compose(ask.words, None if "-" in ask.file else stdin, files, images)
+
+
+def compact_now(
+    store: str,
+    id: str,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    wait: float,
+    quiet: bool,
+    **wishes: Any,
+) -> dict[str, Any]:
+    """`agent sessions compact`: the same compaction as in a turn; its outcome as JSON-able values."""
+    err = Output(2)
+    screen = Text(Output(1), err, quiet=quiet, verbose=False, colour=wants_colour("auto", environ, err.is_terminal()))
+    with stopping(), Session.open(store, id, wait=wait) as session:
+        cwd = os.getcwd()
+        settings = load_settings(flags, environ, cwd, session.meta)
+        gear = equip(settings, environ, cwd, store, screen.emit, quiet=quiet, debug=None, ask=None)
+        screen.path = session.path
+        gear.attach(session, screen.emit)
+        return gear.compactor.now(**wishes)
+
+
+def is_compact_command(message: Message) -> bool:
+    """Whether the whole prompt is `/compact [what to keep in mind]`."""
+    content = message.get("content")
+    return isinstance(content, str) and content.split(maxsplit=1)[:1] == [COMPACT]
+
+
+# ---- the session ----
+
+
+def _resume(ask: Ask, store: str, id: str) -> Session:
+    if ask.no_session:
+        raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
+    if ask.fork:
+        id = archive.fork(store, id)
+    session = Session.open(store, id, wait=_wait(ask))
+    if ask.name:
+        session.rename(library.check_name(ask.name))
+    return session
+
+
+def _wait(ask: Ask) -> float:
+    if ask.wait is None:
+        return 0.0
+    try:
+        return parse_seconds(ask.wait)
+    except ValueError as problem:
+        raise UsageError(f"--wait is {ask.wait!r}, but it takes {problem}") from None
+
+
+def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, emit: Emit) -> Session:
+    """A new session: its meta line freezes the model and the tools, its first message the system prompt."""
+    if ask.fork:
+        raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
+    meta: dict[str, Any] = {"cwd": cwd, "model": gear.spec}
+    if settings.tools is not None:
+        meta["tools"] = list(settings.tools)
+    if ask.name:
+        meta["name"] = library.check_name(ask.name)
+    session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
+    session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
+    return session
+
+
+def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit: Emit) -> None:
+    """The first events: what this run is."""
+    emit(
+        SessionOpened(
+            id=session.id,
+            path=session.path,
+            resumed=ask.resumes is not None,
+            messages=len(session.view()),
+            model=gear.client.name,
+            cwd=os.getcwd(),
+            tools=[schema["function"]["name"] for schema in gear.toolbox.schemas()],
+            window=gear.limits.window,
+            window_source=gear.limits.source,
+            sandbox=gear.sandbox,
+            parent=(session.meta.get("parent") or {}).get("id"),
+        )
+    )
+    for text in session.notices:
+        emit(Notice("warning", "repaired", text))
+    for text in settings.overrides:
+        emit(Notice("info", "override", text))
+
+
+# ---- the end ----
+
+
+def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: Output) -> AgentError | None:
+    """What can still go wrong once the answer is saved: the file of -o, a full stdout, a denial under --strict."""
+    if turn is None:
+        return None
+    if ask.output:
+        try:
+            write_atomically(ask.output, turn.answer)
+        except OSError as problem:
+            return StorageError(f"Cannot write {ask.output}: {problem.strerror}", _saved(turn))
+    if out.problem is not None:
+        return StorageError(f"Cannot write to standard output: {out.problem.strerror}", _saved(turn))
+    if turn.denials and settings.strict:
+        return DeniedError(f"{len(turn.denials)} tool calls were denied (--strict)", "Allow them with --allow RULE")
+    return None
+
+
+def _saved(turn: TurnFinished) -> str:
+    return f"The answer is saved: agent sessions show {turn.id} --last-answer"
+
+
+def write_atomically(path: str, text: str) -> None:
+    """Write a file so that it is whole or not there. Raises: OSError."""
+    part = f"{path}.{os.getpid()}.part"
+    data = text.encode("utf-8", "replace")
+    try:
+        with open(part, "wb") as file:
+            file.write(data if data.endswith(b"\n") or not data else data + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+def _debugger(ask: Ask) -> Callable[[str], None] | None:
+    if not ask.debug:
+        return None
+    err = Output(2)
+    from agent.render import visible
+
+    return lambda line: err.write(f"{visible(line)}\n".encode())

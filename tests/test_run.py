@@ -1,0 +1,422 @@
+"""Whole runs of the real command against a scripted, strict server: what was asked, what was shown, what is on disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Runner, Transcript, environment
+from server import ScriptedServer, calls, chunk, cut, hang, overflow, raw, sse, status, text
+
+DATA = Path(__file__).parent / "data"
+
+
+def at(server: ScriptedServer, **more: str) -> dict[str, str]:
+    """The environment that points a run at the server."""
+    return {"OPENAI_BASE_URL": server.url, "MODEL": "scripted", **more}
+
+
+def store(home: Path) -> Path:
+    return home / ".local" / "state" / "agent" / "sessions"
+
+
+def only_log(home: Path) -> Path:
+    [path] = store(home).glob("*.jsonl")
+    return path
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def shape(path: Path) -> list[str]:
+    """The lines of a session in short: their type, or the role and text of a message."""
+    told = []
+    for entry in entries(path):
+        message = entry.get("message")
+        if message is None:
+            told.append(entry["type"])
+        elif message.get("tool_calls"):
+            told.append(f"assistant calls {', '.join(c['function']['name'] for c in message['tool_calls'])}")
+        elif message["role"] == "system":
+            told.append("system")
+        else:
+            told.append(f"{message['role']}: {message['content'][:60]}")
+    return told
+
+
+# ---- the main job ----
+
+
+def test_a_first_turn(agent: Runner, home: Path) -> None:
+    """The answer alone on stdout; the session on disk, private, in the order of events."""
+    with ScriptedServer([text("Hello there", usage=(120, 2, 64))]) as server:
+        done = agent("say", "hello", "now", **at(server))
+    log = only_log(home)
+    assert (done.code, done.out) == (0, "Hello there\n")
+    assert done.err.splitlines()[0] == f"session: {log.stem} (new)"
+    assert done.err.splitlines()[-1] == (
+        "1 step · last input 120 tokens (64 cached), 2 out · finish_reason=stop · continue: agent -c " + log.stem
+    )
+    assert shape(log) == ["meta", "system", "user: say hello now", "assistant: Hello there"]
+    assert oct(log.stat().st_mode & 0o777) == "0o600"
+    assert oct(log.parent.stat().st_mode & 0o777) == "0o700"
+    assert server.requests[0]["messages"][-1] == {"role": "user", "content": "say hello now"}
+    answer = entries(log)[-1]
+    assert answer["usage"] == {"prompt_tokens": 120, "completion_tokens": 2, "cached_tokens": 64}
+    assert (answer["request"]["k"], answer["request"]["messages"]) == (1, 2)
+
+
+def test_the_second_turn_sees_the_first(agent: Runner, home: Path, tmp_path: Path) -> None:
+    """By prefix, and from another directory; the earlier bytes of the request do not change."""
+    with ScriptedServer([text("one"), text("two"), text("three")]) as server:
+        agent("first", **at(server))
+        log = only_log(home)
+        assert agent("-c", log.stem[:15], "second", cwd=tmp_path, **at(server)).out == "two\n"
+        assert agent("-q", "third", "-c", log.stem[-8:], **at(server)).out == "three\n"
+    told = [message["content"] for message in server.requests[2]["messages"][1:]]
+    assert told == ["first", "one", "second", "two", "third"]
+    prefix = [
+        body[body.index(b'"messages":[') : body.index(b"]", body.index(b'"messages":['))] for body in server.bodies
+    ]
+    assert prefix[2].startswith(prefix[1])
+    assert prefix[1].startswith(prefix[0])
+    assert server.violations == []
+
+
+def test_last_is_the_newest_of_this_directory(agent: Runner, home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with ScriptedServer([text("here"), text("there"), text("again")]) as server:
+        agent("here", **at(server))
+        agent("there", cwd=elsewhere, **at(server))
+        assert agent("--last", "more", **at(server)).out == "again\n"
+    assert [m["content"] for m in server.requests[2]["messages"][1:]] == ["here", "here", "more"]
+
+
+def test_tools_run_and_every_byte_is_in_the_order_of_events(agent: Runner, home: Path, tmp_path: Path) -> None:
+    script = [
+        calls([("write_file", {"path": "a.txt", "content": "one\n"}), ("bash", {"command": "cat a.txt"})], "Writing."),
+        text("Done"),
+    ]
+    with ScriptedServer(script) as server:
+        done = agent("make a.txt", **at(server))
+    assert (done.code, done.out) == (0, "Writing.\nDone\n")
+    assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
+    log = only_log(home)
+    assert [line.split(":")[0] for line in shape(log)] == [
+        "meta", "system", "user", "assistant calls write_file, bash", "tool", "tool", "assistant"
+    ]  # fmt: skip
+    assert [entry["tool"]["name"] for entry in entries(log) if "tool" in entry] == ["write_file", "bash"]
+    assert "one" in entries(log)[5]["message"]["content"]
+    assert server.violations == []
+
+
+def test_nothing_is_left_on_disk_when_asked(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("Hi")]) as server:
+        assert agent("--no-session", "hi", **at(server)).out == "Hi\n"
+    assert not store(home).exists()
+
+
+# ---- the experiment of exercise 13 ----
+
+SUMMARY = (
+    "## Goal\nThe user wants a talk about letters.\n## Done\nThe letters were said, one after the other.\n"
+    "## Facts and decisions\nnone\n## State and next step\nWait for the user.\n## Open\nnone\n## Constraints\nnone\n"
+)
+BACKGROUND = (
+    "The service reads sensor data from the harbour, keeps it for ninety days and draws a map every hour. " * 14
+)
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        SUMMARY,
+        "",
+        "I cannot help with that.",
+    ],
+    ids=["without the facts", "empty", "refused"],
+)
+def test_the_four_steps(agent: Runner, home: Path, summary: str) -> None:
+    """Whatever the summary says, the facts are in the context afterwards, and the originals in the archive."""
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        last = request["messages"][-1]["content"]
+        return text(summary) if index >= 2 and "slogan" not in last and "remind" not in last else text("OK")
+
+    with ScriptedServer(script, tokens=lambda request: len(json.dumps(request["messages"])) // 4) as server:
+        env = at(server)
+        agent("I am writing a Go project called phoenix, remember that name", **env)
+        log = only_log(home)
+        agent("-c", log.stem, f"phoenix uses Go 1.26 and has two tools, read_file and write_file. {BACKGROUND}", **env)
+        before = log.read_bytes()
+        third = agent("-c", log.stem, "give the project a short slogan", **env, CONTEXT_WINDOW="700")
+        fourth = agent("-c", log.stem, "remind me: what is my project called, and its language?", **env)
+    assert (third.code, third.out, fourth.code) == (0, "OK\n", 0)
+    assert "compacting: near the window" in third.err
+    assert "compacted: " in third.err
+    told = shape(log)
+    assert told[:3] == ["meta", "compaction", "system"]
+    assert told[3].startswith("user: ")
+    assert "user: give the project a short slogan" in told
+    archive = log.with_suffix(".archive") / "0001.jsonl"
+    assert archive.read_bytes().startswith(before)
+    context = json.dumps(server.requests[-1]["messages"])
+    assert [fact for fact in ("phoenix", "1.26", "read_file", "write_file") if fact not in context] == []
+    assert server.violations == []
+
+
+def test_compact_by_hand(agent: Runner, home: Path) -> None:
+    """`/compact` as the whole prompt compacts and sends no task; what to keep in mind goes to the summary."""
+    with ScriptedServer([text("A." * 400), text("B." * 400), text("C."), text(SUMMARY)]) as server:
+        for words in (["one"], ["-c", "last", "two"], ["-c", "last", "three"]):
+            agent(*words, **at(server))
+        done = agent("-c", "last", "/compact", "keep", "the letters", **at(server))
+    assert (done.code, done.out) == (0, "")
+    assert "compacted: " in done.err
+    assert "keep the letters" in server.requests[-1]["messages"][-1]["content"]
+    assert shape(only_log(home))[:3] == ["meta", "compaction", "system"]
+
+
+def test_nothing_to_compact(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("A")]) as server:
+        agent("one", **at(server))
+        log = only_log(home)
+        before = log.read_bytes()
+        done = agent("-c", "last", "/compact", **at(server))
+    assert (done.code, "nothing to compact" in done.err) == (0, True)
+    assert log.read_bytes() == before
+
+
+def test_an_overflow_is_recovered(agent: Runner, home: Path) -> None:
+    """The server says the context is too long: it is made smaller, and the same request goes through."""
+    replies = [text("x " * 900), text("y " * 900), overflow(9000, 1000), text("no summary"), text("fine")]
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        return replies[min(index, len(replies) - 1)]
+
+    with ScriptedServer(script) as server:
+        agent("one", **at(server))
+        agent("--last", "two", **at(server))
+        done = agent("--last", "three", **at(server))
+    assert (done.code, done.out) == (0, "fine\n")
+    assert "the server says it is too long" in done.err
+    assert server.requests[-1]["messages"][-1]["content"] == "three"
+    assert server.violations == []
+
+
+# ---- endings ----
+
+
+def started(server: ScriptedServer, tmp_path: Path, *argv: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent", *argv],
+        cwd=tmp_path,
+        env=environment(**at(server)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def ended(process: subprocess.Popen[bytes]) -> Transcript:
+    out, err = process.communicate(timeout=60)
+    return Transcript(process.returncode, out.decode(), err.decode())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_keeps_what_was_streamed(home: Path, tmp_path: Path, number: int, code: int) -> None:
+    gate = threading.Event()
+    script = [raw([sse(chunk({"content": "Half an "})), gate]), text("whole")]
+    with ScriptedServer(script) as server:
+        process = started(server, tmp_path, "hi")
+        assert process.stdout is not None
+        seen = process.stdout.read(8)
+        process.send_signal(number)
+        done = ended(process)
+        gate.set()
+        log = only_log(home)
+        last = entries(log)[-1]
+        assert (seen, done.code) == (b"Half an ", code)
+        assert (last["message"]["content"], last["interrupted"]) == ("Half an ", True)
+        assert subprocess.run(
+            [sys.executable, "-m", "agent", "-q", "-c", log.stem, "go on"], cwd=tmp_path,
+            env=environment(**at(server)), capture_output=True, check=True, stdin=subprocess.DEVNULL,
+        ).stdout == b"whole\n"  # fmt: skip
+    assert server.violations == []
+
+
+def test_a_reader_that_leaves_does_not_lose_the_answer(home: Path, tmp_path: Path) -> None:
+    long = "word " * 20_000
+    with ScriptedServer([text(long, pieces=200)]) as server:
+        process = started(server, tmp_path, "-q", "--window", "1000k", "hi")
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"w"
+        process.stdout.close()
+        assert process.stderr is not None
+        with process.stderr:
+            assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+    assert entries(only_log(home))[-1]["message"]["content"] == long
+
+
+def test_a_full_stdout_is_an_error_and_the_session_whole(home: Path, tmp_path: Path) -> None:
+    with ScriptedServer([text("Hi")]) as server, open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent", "-q", "hi"], cwd=tmp_path,
+            env=environment(**at(server)), stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    log = only_log(home)
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "agent: Cannot write to standard output: No space left on device. "
+        f"The answer is saved: agent sessions show {log.stem} --last-answer\n"
+    )
+    assert shape(log)[-1] == "assistant: Hi"
+
+
+def test_a_stream_that_breaks_off_is_kept_and_temporary(agent: Runner, home: Path) -> None:
+    with ScriptedServer([cut("Half")]) as server:
+        done = agent("hi", **at(server))
+    last = entries(only_log(home))[-1]
+    assert (done.code, done.out) == (75, "Half\n")
+    assert (last["message"]["content"], last["interrupted"]) == ("Half", True)
+
+
+def test_the_wall_clock(agent: Runner, home: Path) -> None:
+    with ScriptedServer([hang()]) as server:
+        done = agent("--timeout", "0.5", "hi", **at(server))
+    assert done.code == 124
+    assert shape(only_log(home)) == ["meta", "system", "user: hi"]
+
+
+def test_the_step_limit_is_resumable(agent: Runner, home: Path) -> None:
+    def script(request: dict[str, Any], index: int) -> Any:
+        return (
+            text("finished")
+            if request["messages"][-1]["content"] == "go on"
+            else calls([("bash", {"command": "true"})])
+        )
+
+    with ScriptedServer(script) as server:
+        stopped = agent("--max-steps", "3", "work", **at(server))
+        log = only_log(home)
+        assert (stopped.code, len(server.requests)) == (6, 3)
+        assert f'agent -c {log.stem} "go on"' in stopped.err
+        assert agent("-q", "-c", log.stem, "go on", **at(server)).out == "finished\n"
+    assert server.violations == []
+
+
+def test_a_failed_turn_is_not_sent_again(agent: Runner, home: Path) -> None:
+    with ScriptedServer([status(401, {"error": {"message": "bad key"}}), text("fine")]) as server:
+        assert agent("poison", **at(server)).code == 3
+        assert agent("--last", "good", **at(server)).out == "fine\n"
+    assert [m["content"] for m in server.requests[1]["messages"][1:]] == ["good"]
+
+
+# ---- killed between any two entries ----
+
+
+def test_a_session_cut_after_any_entry_goes_on(agent: Runner, home: Path) -> None:
+    """What kill -9 leaves: the log up to some entry. Each loads, and the strict server takes the next request."""
+    script = [
+        calls([("bash", {"command": "echo 1"}), ("bash", {"command": "echo 2"})]),
+        calls([("read_file", {"path": "missing"})]),
+        text("done"),
+    ]
+    with ScriptedServer(script) as server:
+        agent("work", **at(server))
+    log = only_log(home)
+    lines = log.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 9
+    with ScriptedServer([text("ok")], repeat_last=True) as server:
+        for kept in range(1, len(lines) + 1):
+            log.write_bytes(b"".join(lines[:kept]))
+            assert agent("-q", "-c", log.stem, "go on", **at(server)).out == "ok\n", kept
+            log.write_bytes(b"".join(lines[:kept]) + lines[-1][:20])
+            assert agent("-q", "-c", log.stem, "go on", **at(server)).out == "ok\n", kept
+    assert server.violations == []
+
+
+# ---- other programs' files ----
+
+
+@pytest.mark.parametrize("name", ["before-compaction", "after-compaction"])
+def test_a_file_of_exercise_13_resumes(agent: Runner, home: Path, name: str) -> None:
+    original = (DATA / "seed001" / f"{name}.jsonl").read_bytes()
+    id = json.loads(original.splitlines()[0])["id"]
+    store(home).mkdir(parents=True)
+    (store(home) / f"{id}.jsonl").write_bytes(original)
+    with ScriptedServer([text("「浴火重生」")]) as server:
+        done = agent("-c", id, "我的项目叫什么名字？", **at(server))
+    assert (done.code, done.out) == (0, "「浴火重生」\n")
+    assert "phoenix" in json.dumps(server.requests[0])
+    assert (store(home) / f"{id}.jsonl").read_bytes().startswith(original)
+    assert server.violations == []
+
+
+# ---- bad input ----
+
+Prepare = Callable[[Path], Any]
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "code", "says"),
+    [
+        ([""], {}, 2, "The prompt is empty"),
+        (["-c", "nosuch", "hi"], {}, 4, "no session matches 'nosuch'"),
+        (["-c", "fix the bug"], {}, 4, "agent --last"),
+        (["hi"], {"CONTEXT_WINDOW": "abc"}, 2, "CONTEXT_WINDOW is 'abc'"),
+        (["hi"], {"CONTEXT_WINDOW": "0"}, 2, "CONTEXT_WINDOW is '0'"),
+        (["--window", "-1", "hi"], {}, 2, "is '-1'"),
+        (["hi"], {"OPENAI_BASE_URL": "http://127.0.0.1:9"}, 75, "127.0.0.1"),
+        (["--tools", "nosuch", "hi"], {}, 2, "There is no tool 'nosuch'"),
+        (["--allow", "bash(", "hi"], {}, 2, "is not a rule"),
+        (["-f", "missing", "hi"], {}, 2, "Cannot attach missing"),
+        (["-C", "missing", "hi"], {}, 2, "Cannot run in missing"),
+        (["--output-format", "xml", "hi"], {}, 2, "--output-format is 'xml'"),
+        (["sessions", "are", "broken"], {}, 2, "agent -- sessions are broken"),
+        (["--json", "sessions", "list"], {}, 2, "agent sessions list --json"),
+        (["--session-dir", "/proc/none", "hi"], {}, 1, "/proc/none"),
+    ],
+)
+def test_bad_input(agent: Runner, home: Path, argv: list[str], env: dict[str, str], code: int, says: str) -> None:
+    """One clear line on stderr, nothing on stdout, the right code, no request, no new session."""
+    with ScriptedServer([text("never")]) as server:
+        done = agent(*argv, **{**at(server), "AGENT_RETRY_SECONDS": "0.1", **env})
+    assert (done.code, says in done.err) == (code, True), done
+    assert [line for line in done.err.splitlines() if line.startswith("agent: ")] == [done.err.splitlines()[-1]]
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "says"),
+    [
+        (status(401, {"error": {"message": "Incorrect API key provided"}}), 3, "key"),
+        (raw("<html><body>Login</body></html>", "text/html"), 1, "web page"),
+        (status(400, {"error": {"message": "temperature: 3 is above 2"}}), 1, "is above 2"),
+        (status(404, {"error": {"message": "The model `x` does not exist", "code": "model_not_found"}}), 3, "model"),
+    ],
+    ids=["401", "HTML", "400", "404"],
+)
+def test_what_the_server_refuses(agent: Runner, home: Path, reply: Any, code: int, says: str) -> None:
+    with ScriptedServer([reply]) as server:
+        done = agent("hi", **at(server))
+    assert (done.code, done.out, says in done.err.splitlines()[-1]) == (code, "", True), done
+    assert shape(only_log(home))[-2:] == ["user: hi", "failed"]
+
+
+def test_no_model_at_all(agent: Runner, tmp_path: Path) -> None:
+    """Without the extra and without a key: exit 3, and three ways on."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['xllamacpp'] = None\n")
+    done = agent("hi", PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+    assert done.code == 3
+    assert "pip install xllamacpp" in done.err
+    assert "export OPENAI_API_KEY=" in done.err
+    assert "export OPENAI_BASE_URL=" in done.err
