@@ -145,7 +145,8 @@ class Check(NamedTuple):
 def check(session: Session) -> Check:
     """Recompute the digest of every request of the session's life, and of every archived file."""
     files, problems = _check_chain(session)
-    problems += session.notices
+    if session.path:
+        problems += [f"line {line} cannot be read: {why}" for line, why in load(session.path).bad]
     requests = 0
     for name, meta, entries in session.generations():
         for k, place in places(entries, counts_of(meta)["requests"]):

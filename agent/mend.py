@@ -107,13 +107,14 @@ def mended(lines: Sequence[Line]) -> tuple[list[Entry], list[Finding]]:
 
 def _joined(lines: Sequence[Line]) -> tuple[list[Entry], int]:
     """One record that raw line ends broke: the first lines joined until they parse, and how many were used."""
-    text = ""
+    text, at = "", lines[0].number
     if not lines[0].raw.lstrip().startswith(b"{"):
         return [], 0
     for used, line in enumerate(lines[:MOST_JOINED], 1):
         if line.entry is not None or not line.terminated:
             break
-        text += ("\n" if text else "") + line.raw.decode("utf-8", "replace")
+        text += "\n" * (line.number - at) + line.raw.decode("utf-8", "replace")  # blank lines count
+        at = line.number
         if used > 1:
             try:
                 value = json.loads(text, strict=False)

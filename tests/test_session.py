@@ -462,15 +462,14 @@ def test_a_directory_that_vanishes_or_closes_during_the_run(store: str, tmp_path
 
 def test_an_interrupt_in_the_middle_of_an_append(store: str) -> None:
     """Ctrl-C at any operation of an append: memory and disk agree, and the next append is clean."""
-    for nth in range(1, 6):
+    for nth in (1, 2):  # the write, the fsync
         disk = Failing(10**6, KeyboardInterrupt())
         with Session.create(store, META, id=f"s{nth}", disk=disk) as session:
             session.append(user("one"))
             disk.nth = disk.count + nth
-            try:
+            with pytest.raises(KeyboardInterrupt):
                 session.append(user("two"))
-            except KeyboardInterrupt:
-                assert len(session.entries) == 1
+            assert len(session.entries) == 1
             session.append(user("three"))
         with Session.open(store, f"s{nth}") as again:
             assert (again.entries, again.notices) == (session.entries, [])
