@@ -37,7 +37,7 @@ LEAST_PREFIX = 3
 
 _OURS = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 _LIKE_AN_ID = re.compile(r"[0-9a-f-]+")
-_SPAN = re.compile(r"(\d+)\s*([smhdw])")
+_SPAN = re.compile(r"([0-9]+)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 

@@ -44,14 +44,8 @@ def excerpt(text: str, query: str) -> str | None:
     """The surroundings of the first place where `query` stands in `text`, any case; None when it does not."""
     found = re.search(re.escape(query), text, re.IGNORECASE)
     if found is None:
-        at = text.casefold().find(query.casefold())
-        if at < 0:
-            return None
-        start, end = at, at + len(query)
-    else:
-        start, end = found.span()
-    shown = text[max(0, start - AROUND) : end + AROUND]
-    return " ".join(shown.split())
+        return None
+    return " ".join(text[max(0, found.start() - AROUND) : found.end() + AROUND].split())
 
 
 # ---- effects ---------------------------------------------------------------------------------------------------------
