@@ -395,10 +395,10 @@ class _Completion:
         client = self.client
         self.retries += 1
         allowed = ATTEMPTS if error.retries is None else error.retries
-        if not error.retryable or self.retries > allowed:
-            raise error
         if too_long_to_wait(error.retry_after):
             error.hint = f"Come back in {_spoken(error.retry_after or 0)}, or use another model with -m"
+            raise error
+        if not error.retryable or self.retries > allowed:
             raise error
         delay = ladder(self.retries, client._dice())
         if error.retry_after:

@@ -76,7 +76,7 @@ def classify(answer: Answer) -> AgentError:
         kind = "quota"
     said = redact(reading.said or reading.title, answer.secrets)[:400].strip().rstrip(".")
     body = redact(_shown(answer.body), answer.secrets)
-    error = _error(kind, said, status, reading, body)
+    error = _error(kind, said, status, reading, body, passes=delay is not None)
     if isinstance(error, APIError):
         error.retry_after = delay
         error.retryable, error.retries = _retry(kind, status, reading, answer.headers)
@@ -343,7 +343,8 @@ def fault(kind: str, said: str = "", *, status: int | None = None, hint: str = "
     return error
 
 
-def _error(kind: str, said: str, status: int | None, reading: Reading, body: str) -> AgentError:
+def _error(kind: str, said: str, status: int | None, reading: Reading, body: str, passes: bool) -> AgentError:
+    """The error of a kind; `passes` when the server says for how long, so that it is temporary."""
     text, hint = _SAYS[kind]
     text = _sentence(text, status, said)
     if kind == "overflow":
@@ -354,7 +355,7 @@ def _error(kind: str, said: str, status: int | None, reading: Reading, body: str
         refused = AuthError(text, hint)
         refused.kind = kind
         return refused
-    temporary = kind in _TEMPORARY or (kind in ("server", "html", "empty") and _retry(kind, status, reading, {})[0])
+    temporary = kind in _TEMPORARY or (kind == "quota" and passes) or (kind in ("server", "html", "empty") and _retry(kind, status, reading, {})[0])
     parameter = parameter_in(reading) if kind in ("params", "bad_request", "tool_history") else None
     return (TemporaryError if temporary else APIError)(
         text, hint, kind=kind, status=status, body=body, parameter=parameter

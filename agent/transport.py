@@ -104,9 +104,6 @@ class Transport:
             self._client.close()
             self._client = None
 
-    def __del__(self) -> None:
-        self.close()
-
     def _send(self, method: str, url: str, body: bytes, seconds: float) -> httpx.Response:
         client = self._open()
         self._release()  # the connection may be kept: an earlier answer's deadline must not bound this one

@@ -4,6 +4,7 @@
         ...  base URL: server.url, for instance "http://127.0.0.1:40123/v1"
     assert server.violations == []
     server.requests   parsed bodies, in order    server.bodies   raw bytes    server.headers   dicts, lower-case names
+    server.asked      other requests             server.peers    the client's port for each POST
 
 A script is a list of replies used in order (an exhausted one answers 500 and records a violation; `repeat_last=True`
 repeats its last reply) or a function `(request: dict, index: int) -> Reply`. Replies: `text`, `calls`, `status`, `raw`,
@@ -11,7 +12,8 @@ repeats its last reply) or a function `(request: dict, index: int) -> Reply`. Re
 
 `tokens=` a function `request -> prompt tokens` (default: a quarter of the body's bytes) fills the usage of replies that
 state none; `window=` tokens: larger prompts (with max_tokens) get an overflow answer. `routes=` maps "GET /v1/models"
-to a JSON value or a `(status, value)` pair; anything unknown is a JSON 404.
+to a JSON value or a `(status, value)` pair; anything unknown is a JSON 404. Functions in `at_exit` are called at the end
+(a client's `close`).
 """
 
 from __future__ import annotations
@@ -322,6 +324,8 @@ class ScriptedServer:
         self.headers: list[dict[str, str]] = []
         self.violations: list[str] = []
         self.asked: list[str] = []
+        self.peers: list[int] = []
+        self.at_exit: list[Callable[[], None]] = []
         self.closing = threading.Event()
         self._lock = threading.Lock()
 
@@ -333,6 +337,8 @@ class ScriptedServer:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        for close in self.at_exit:
+            close()
         self.closing.set()
         self._http.shutdown()
         self._thread.join()
@@ -394,6 +400,7 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            server.peers.append(self.client_address[1])
             if self.path.endswith("/chat/completions"):
                 self._send(server.answer(body, {k.lower(): v for k, v in self.headers.items()}))
             else:

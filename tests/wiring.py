@@ -64,4 +64,5 @@ def asking(
     target = Target(provider, server.url, model, KEY, dialect or Dialect())
     settings: dict[str, Any] = {"sleep": made.slept.append, "dice": lambda: 0.0, "environ": {}, **options}
     made.client = ChatClient(target, emit=made.events.append, debug=made.debug.append, **settings)
+    server.at_exit.append(made.client.close)
     return made
