@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -178,8 +178,9 @@ class _Completion:
     def _read(self, response: Any, deadline: Deadline, assembler: Assembler) -> Assembled:
         """Read the stream to its end, showing fragments as they come. Raises what the answer says went wrong."""
         client, reader = self.client, EventReader()
+        pieces = client._transport.read(response)
         try:
-            for piece in client._transport.read(response):
+            for piece in pieces:
                 for event in reader.feed(piece):
                     self._take(assembler, event, deadline)
                 if assembler.done or assembler.fault is not None:
@@ -192,8 +193,8 @@ class _Completion:
         if not assembler.done:
             for event in reader.close():
                 self._take(assembler, event, deadline)
-        if assembler.done and assembler.started:
-            self._drain(response, deadline)
+        if assembler.done and assembler.calling:
+            self._drain(pieces, deadline)
         if assembler.fault is not None:
             client._debug(f"< {assembler.fault!r}")
             raise self._classified(200, {}, assembler.fault)
@@ -209,15 +210,14 @@ class _Completion:
             self.on_delta(delta)
         deadline.extend(AFTER_FINISH_SECONDS if assembler.ended else client._stall)
 
-    def _drain(self, response: Any, deadline: Deadline) -> None:
-        """Read the few bytes after the end mark, so that the connection serves the next step too."""
-        deadline.extend(0.0)
-        client = self.client
+    def _drain(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
+        """Read the few bytes after the end mark, so that the connection serves the step that will follow the calls."""
+        deadline.extend(0.05)
         try:
-            for _ in client._transport.read(response):
+            for _ in pieces:
                 if deadline.passed:
                     break
-        except (AgentError, RuntimeError):
+        except AgentError:
             pass
 
     def _stalled(self, assembler: Assembler, reader: EventReader) -> TemporaryError:

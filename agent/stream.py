@@ -78,6 +78,11 @@ class Assembler:
     _think: _ThinkTags = field(default_factory=lambda: _ThinkTags())
     _held: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def calling(self) -> bool:
+        """Whether a tool call was begun."""
+        return len(self._calls) > 0
+
     def take(self, event: Event) -> list[Delta]:
         """Read one event; the fragments it adds."""
         if event.name == "[DONE]":
