@@ -42,8 +42,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Summary(NamedTuple):
-    """One row of a list. `written` is a POSIX time; `messages` counts what its life has held, records included, where
-    the whole file was not read; `tokens` is the last reported size of the context; None is "not known"."""
+    """One row of a list. `written` is a POSIX time; `tokens` the last reported size of the context; None: not known.
+
+    `messages` counts those of its life; after a compaction, or where a file is too large to be read, records too.
+    """
 
     id: str
     name: str | None
@@ -99,7 +101,8 @@ def summarize(id: str, written: float, size: int, ends: Ends, first: list[Entry]
     meta = ends.head[0] if ends.head and ends.head[0]["type"] == "meta" else {}
     answer: Entry = next((e for e in reversed(ends.tail) if e.get("usage") or e.get("model")), {})
     usage = usage_from_json(answer.get("usage"))
-    if ends.whole:
+    compactions = counts_of(meta)["compactions"]
+    if ends.whole and not compactions:
         messages = sum(e["type"] == "message" for e in ends.tail)
     else:
         messages = next((e["n"] for e in reversed(ends.tail) if "n" in e), None)
@@ -113,7 +116,7 @@ def summarize(id: str, written: float, size: int, ends: Ends, first: list[Entry]
         size,
         messages,
         usage.prompt + usage.completion if usage else None,
-        counts_of(meta)["compactions"],
+        compactions,
         first_words(first),
     )
 
