@@ -10,10 +10,8 @@ import os
 import sys
 from typing import NoReturn
 
-from agent import __version__
 from agent.errors import AgentError, Exit
-
-NAME = "oneshot-agent"
+from agent.options import version_line
 
 
 def entry() -> NoReturn:
@@ -30,7 +28,7 @@ def entry() -> NoReturn:
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code. Never raises an AgentError; Ctrl-C is 130."""
     if argv in (["-V"], ["--version"]):
-        sys.stdout.write(f"{NAME} {__version__} ({os.path.dirname(os.path.abspath(__file__))})\n")
+        sys.stdout.write(f"{version_line()}\n")
         return Exit.DONE
     from agent.grammar import invoke
     from agent.render import visible

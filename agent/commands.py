@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from agent.config import OPTIONS, Settings, config_path, find_project_file, load_settings
 from agent.errors import UsageError
+from agent.options import OPTIONS as OPTION_TABLE
+from agent.options import RESERVED, VERBS
 from agent.printing import note, out, out_json
 from agent.verbs import Id, Json, Store, Wait, find
 
@@ -156,13 +159,32 @@ def completion(
     from agent import completion as complete
 
     if shell == "words":
-        from agent.grammar import completions
-
         out(complete.lines(completions(words or [""])))
         return
     if shell not in complete.SCRIPTS:
         raise UsageError(f"There is no completion for {shell!r}", "There is: bash, zsh, fish")
     out(complete.SCRIPTS[shell])
+
+
+def completions(words: list[str]) -> list[tuple[str, str]]:
+    """What may be typed next; sessions and models are looked up only where they are asked for."""
+    from agent.completion import candidates, model_names
+    from agent.library import find_store, summaries
+    from agent.providers import TABLE
+
+    settings = load_settings({}, os.environ, os.getcwd())
+
+    def known_sessions() -> Iterable[tuple[str, str]]:
+        store = find_store(None, os.environ, os.getcwd(), settings.session_dir)
+        return [(row.id, row.name or row.first_words) for row in islice(summaries(store), 50) if row is not None]
+
+    options = [
+        (flag, row.text) for rows in OPTION_TABLE.values() for row in rows if not row.hidden for flag in row.flags
+    ]
+    names = (provider.name for provider in TABLE)
+    return candidates(
+        words, RESERVED, VERBS, options, known_sessions, lambda: model_names(settings.aliases, names)
+    )  # fmt: skip
 
 
 def register(app: typer.Typer, sessions: typer.Typer) -> None:

@@ -134,8 +134,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("strict", parse_switch, False),
     _option("session_dir", str),
     _option("color", one_of("auto", "always", "never"), "auto"),
-    _option("ca_bundle", str),
-    _option("system_trust_store", parse_switch, False),
+    _option("tls", one_of("bundled", "system"), "bundled"),
 )
 _BY_NAME = {option.name: option for option in OPTIONS}
 PROJECT_KEYS = ("deny", "sandbox", "max_steps", "tools")
@@ -176,8 +175,8 @@ class Settings:
     strict: bool = False
     session_dir: str | None = None
     color: str = "auto"
-    ca_bundle: str | None = None
-    system_trust_store: bool = False
+    tls: str = "bundled"
+    """Whose certificates https trusts: certifi's, or the system's store. SSL_CERT_FILE and SSL_CERT_DIR beat both."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Short model names from the user's file."""
     origin: Mapping[str, str] = field(default_factory=dict)

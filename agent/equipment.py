@@ -198,7 +198,7 @@ def open_client(
         first_byte_timeout=settings.first_byte_timeout,
         stall_timeout=settings.stall_timeout,
         memory=Memory(default_path(environ)),
-        environ=environ,
+        environ={**environ, "AGENT_TLS": settings.tls},
     )
     return client, spec or target.model, builtin
 

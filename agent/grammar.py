@@ -13,103 +13,15 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from agent.commands import register
 from agent.errors import UsageError
+from agent.options import EPILOGUE, INTRODUCTION, NEAR_MISSES, OPTIONS, RESERVED, VERBS, version_line
 from agent.verbs import app as sessions
-
-RESERVED = ("sessions", "models", "config", "doctor", "completion", "run", "help")
-NEAR_MISSES = {"session": "sessions", "model": "models", "configs": "config"}
-VERBS = {"list", "show", "last", "search", "name", "fork", "export", "import", "rm", "prune", "undo", "replay", "path"}
-
-INTRODUCTION = """\
-agent: a one-shot command-line agent whose memory can be trusted.
-
-  agent "prompt"              start a session, take one turn
-  agent -c ID "prompt"        continue it (id, unique prefix, name, or last)
-  agent --last "prompt"       continue the newest session of this directory
-  git diff | agent "review"   standard input goes with the prompt
-  agent sessions              what there is;  agent sessions show ID  reads it
-  agent doctor                what is configured, and whether it works
-"""
-
-EPILOGUE = """\
-Commands: sessions, models, config show, doctor, completion SHELL, run, help. A prompt that starts with one: quote it.
-Exit codes: 0 done, 1 failed, 2 usage, 3 configuration, 4 session, 5 denied, 6 limit, 7 busy, 75 try again, 124 timeout,
-130 interrupted. Settings: flags > environment > session > config.toml; `agent config show` says what holds and why.
-"""
-
-
-class Row(NamedTuple):
-    """One option: `metavar` is "" for a switch; `many` may be given more than once."""
-
-    name: str
-    flags: tuple[str, ...]
-    metavar: str
-    text: str
-    many: bool = False
-    hidden: bool = False
-
-
-OPTIONS: dict[str, tuple[Row, ...]] = {
-    "Session": (
-        Row("continue_id", ("-c", "--continue"), "ID", "continue a session: id, prefix, name, last"),
-        Row("last", ("--last",), "", "continue the newest session of this directory"),
-        Row("fork", ("--fork",), "", "continue in a copy; the original stays as it is"),
-        Row("name", ("-n", "--name"), "NAME", "name the session"),
-        Row("no_session", ("--no-session", "--ephemeral"), "", "leave nothing on disk"),
-        Row("session_dir", ("--session-dir",), "DIR", "where sessions are kept"),
-        Row("wait", ("--wait",), "SEC", "seconds to wait for a busy session"),
-        Row("pin", ("--pin",), "TEXT", "a rule that no compaction may drop", many=True),
-    ),
-    "Model": (
-        Row("model", ("-m", "--model"), "MODEL", "model, alias, provider/model or file.gguf"),
-        Row("system", ("-s", "--system"), "TEXT", "system prompt (new sessions)"),
-        Row("system_file", ("--system-file",), "PATH", "system prompt from a file"),
-        Row("context_window", ("--window",), "N", "context window in tokens: 8192, 8k"),
-        Row("compact_at", ("--compact-at",), "X", "compact at a fraction, at tokens, or off"),
-        Row("summary_model", ("--summary-model",), "M", "another model for summaries"),
-        Row("max_tokens", ("--max-tokens",), "N", "cap on one answer, in tokens"),
-        Row("profile", ("--profile",), "NAME", "a [profiles.NAME] of config.toml"),
-    ),
-    "Input": (
-        Row("file", ("-f", "--file"), "PATH", "attach a text file or image; - is stdin", many=True),
-        Row("cd", ("-C", "--cd"), "DIR", "run as if started there"),
-        Row("no_stdin", ("--no-stdin",), "", "never look at standard input"),
-        Row("no_input", ("--no-input",), "", "never ask; a question is a denial"),
-    ),
-    "Output": (
-        Row("output", ("-o", "--output"), "FILE", "also write the answer there, atomically"),
-        Row("json", ("--json",), "", "events as JSON lines; result is the last"),
-        Row("output_format", ("--output-format",), "FORMAT", "text, json or stream-json (= --json)"),
-        Row("include_partial_messages", ("--include-partial-messages",), "", "with --json: every fragment too"),
-        Row("quiet", ("-q", "--quiet"), "", "the answer and errors only"),
-        Row("verbose", ("-v", "--verbose"), "", "what tools were asked and gave"),
-        Row("debug", ("--debug",), "", "the wire on stderr, redacted"),
-        Row("color", ("--color",), "WHEN", "auto, always or never"),
-    ),
-    "Tools": (
-        Row("tools", ("--tools",), "LIST", "offer only these, with commas between"),
-        Row("no_tools", ("--no-tools",), "", "offer none"),
-        Row("allow", ("--allow",), "RULE", "allow calls: 'bash(git *)', write_file, net", many=True),
-        Row("deny", ("--deny",), "RULE", "deny calls; deny wins", many=True),
-        Row("sandbox", ("--sandbox",), "MODE", "read-only, workspace-write or off"),
-        Row("add_dir", ("--add-dir",), "DIR", "another directory that tools may write", many=True),
-        Row("yolo", ("--yolo",), "", "turn every question into yes; the sandbox stays"),
-        Row("strict", ("--strict",), "", "exit 5 when something was denied"),
-    ),
-    "Limits": (
-        Row("max_steps", ("--max-steps",), "N", "model calls in one turn (100)"),
-        Row("timeout", ("--timeout",), "SEC", "seconds for the whole run"),
-        Row("version", ("-V", "--version"), "", "product, version and place"),
-        Row("printed", ("-p", "--print"), "", "nothing: accepted for the habit's sake", hidden=True),
-    ),
-}
-"""The options of a run, in the order and groups of `--help`."""
 
 
 class Grammar(TyperGroup):
@@ -172,9 +84,8 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 def run_command(ctx: typer.Context, prompt: list[str] | None, **values: Any) -> None:
     """Take one turn."""
     if values.pop("version"):
-        from agent.cli import main
-
-        raise typer.Exit(main(["-V"]))
+        typer.echo(version_line())
+        return
     words = prompt or []
     check_words(words, ctx.find_root().obj or [])
     from agent.run import Ask, run
@@ -199,6 +110,38 @@ def check_words(words: list[str], argv: list[str]) -> None:
         raise UsageError(f"There is no command {first!r}", f"Did you mean: agent {right}? A prompt: quote it")
 
 
+class PlainValue:
+    """Reads an option's text without typer's own adapters: those import pydantic, which takes longer than Python."""
+
+    def __init__(self, kind: type, least: float | None) -> None:
+        self.kind, self.least = kind, least
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value as `kind`. Raises: typer.BadParameter."""
+        if value is None or isinstance(value, self.kind | list | tuple):
+            return list(value) if isinstance(value, tuple) else value
+        try:
+            read = self.kind(value)
+        except ValueError:
+            raise typer.BadParameter(f"{value!r} is not {'a whole' if self.kind is int else 'a'} number", ctx, param) from None
+        if self.least is not None and read < self.least:
+            raise typer.BadParameter(f"{value} is below {self.least:g}", ctx, param)
+        return read
+
+
+def lighten(command: Any, parent: typer.Context | None = None) -> None:
+    """Make a command tree read its plain values itself; whatever is not plain stays typer's."""
+    context = typer.Context(command, parent=parent, **command.context_settings)
+    for sub in getattr(command, "commands", {}).values():
+        lighten(sub, context)
+    for param in (*command.params, command.get_help_option(context)):
+        annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+        kind = str if annotation == list[str] else annotation
+        if kind in (str, int, float, bool):
+            plain = PlainValue(kind, getattr(param, "min", None))
+            param.get_runtime_param = lambda plain=plain: plain
+
+
 def invoke(argv: list[str]) -> int:
     """Parse and run one command line; its exit code.
 
@@ -207,6 +150,7 @@ def invoke(argv: list[str]) -> int:
     from typer.exceptions import Abort, Exit, TyperException
 
     command = typer.main.get_command(app)
+    lighten(command)
     try:
         result = command.main(args=argv, prog_name="agent", standalone_mode=False)
     except Exit as leave:

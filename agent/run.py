@@ -21,6 +21,7 @@ from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.jsonlines import JsonLines
 from agent.loop import Turn
 from agent.messages import Message
+from agent.options import INTRODUCTION
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
@@ -187,8 +188,6 @@ def _read_prompt(ask: Ask, emit: Emit) -> Message:
     if not ask.no_stdin:
         stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait="-" in [*ask.words, *ask.file])
     if stdin is None and not has_prompt:
-        from agent.grammar import INTRODUCTION
-
         raise UsageError(f"There is no prompt\n\n{INTRODUCTION}")
     if silent:
         emit(Notice("info", "silent_stdin", prompt.SILENT_PIPE))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+ORIGINAL = dict(os.environ)
 KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 """The one thing tests share with the machine: the fetched model."""
@@ -35,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     for name in list(os.environ):
-        if name not in KEPT and not name.startswith(("PYTEST", "PYTHON", "AGENT_TEST")):
+        if name not in KEPT and not name.startswith(("PYTEST", "PYTHON", "PIP_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
@@ -57,6 +58,14 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 Runner = Callable[..., Transcript]
+
+
+@pytest.fixture(scope="session")
+def model_file() -> str:
+    """The built-in model's file, fetched once with the environment the tests were started in."""
+    from agent import local
+
+    return local.builtin_path(ORIGINAL, lambda line: None, progress=False)
 
 
 @pytest.fixture
