@@ -16,10 +16,22 @@ from agent.disk import DISK, Disk, digest_file, keep_copy, make_directory, make_
 from agent.entries import Entry, encode, parse, replay
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
 from agent.lock import Lock
-from agent.logfile import beside, counts_of, existing, fresh_meta, generation_paths, load, log_path, new_id, now
+from agent.logfile import (
+    beside,
+    counts_of,
+    existing,
+    fresh_meta,
+    generation_paths,
+    load,
+    log_path,
+    new_id,
+    now,
+    without_secrets,
+)
 from agent.messages import Message
 from agent.session import Session
 from agent.wire import Dialect, digest, prepare_for_wire
+from agent.writer import in_batches
 
 
 class Seen(NamedTuple):
@@ -70,13 +82,21 @@ def newest(entries: Sequence[Entry], kind: str) -> Entry | None:
 
 def archived_entries(session: Session, name: str) -> list[Entry]:
     """The entries of one archived generation. Raises SessionNotFound, SessionCorrupt naming the line."""
-    path = os.path.join(beside(session.path, "archive"), f"{name}.jsonl")
-    if session.path and os.path.isfile(path) and (bad := load(path).bad):
+    path = _path_of(session, name)
+    with storing(f"read archive {name} of session {session.id}"):
+        bad = load(path).bad if path else []
+    if bad:
         line, why = bad[0]
         raise SessionCorrupt(f"{path} is damaged: line {line}: {why}", "Nothing was changed", line)
     for _found, _meta, entries in session.generations(name):
         return entries
     raise SessionNotFound(f"session {session.id} has no archive {name!r}", f"See: agent doctor {session.id}")
+
+
+def _path_of(session: Session, name: str) -> str:
+    """Where an archived generation is, or "": a name found in a file never becomes a path by itself."""
+    paths = generation_paths(session.path) if session.path else []
+    return next((path for path in paths if os.path.basename(path) == f"{name}.jsonl"), "")
 
 
 def undo(session: Session) -> dict[str, Any]:
@@ -112,17 +132,20 @@ def at_request(session: Session, k: int) -> Seen:
     if counts_of(session.meta)["requests"] < k:
         found, where = session.entries, "current"
     else:
-        found, where = [], ""
-        for path in reversed(generation_paths(session.path)):
-            if counts_of(_first_line(path))["requests"] < k:
-                found, where = load(path).entries, os.path.basename(path).removesuffix(".jsonl")
-                break
+        with storing(f"read the archive of session {session.id}"):
+            path = next((p for p in _newest_first(session) if counts_of(_first_line(p))["requests"] < k), "")
+            found = load(path).entries if path else []
+        where = os.path.basename(path).removesuffix(".jsonl")
     for number, place in places(found, 0):
         if number == k:
             return seen(found, place, where)
     raise SessionNotFound(
         f"session {session.id} has no request {k}", f"It made {session.next_request() - 1} that were answered"
     )
+
+
+def _newest_first(session: Session) -> list[str]:
+    return generation_paths(session.path)[::-1]
 
 
 def _first_line(path: str) -> Entry:
@@ -176,13 +199,13 @@ def _check_chain(session: Session) -> tuple[int, list[str]]:
     checked, problems = 0, []
     meta = session.meta
     while isinstance(link := meta.get("archived"), dict):
-        path = os.path.join(beside(session.path, "archive"), f"{link.get('name')}.jsonl")
+        path = _path_of(session, str(link.get("name")))
         checked += 1
         try:
             same = digest_file(path) == link.get("sha256")
             meta = _first_line(path)
         except OSError as error:
-            problems.append(f"archive {link.get('name')}: {error.strerror}")
+            problems.append(f"archive {link.get('name')} cannot be read: {error.strerror}")
             break
         if not same:
             problems.append(f"archive {link.get('name')} is not the file that was archived")
@@ -210,10 +233,10 @@ def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **met
         try:
             _share_archives(disk, source, new, counts_of(meta)["generation"])
             kept = {k: v for k, v in meta.items() if k not in ("id", "created_at", "name", "version")}
-            kept |= {"parent": {"id": id, "n": top}, **meta_changes}
+            kept |= {"parent": {"id": id, "n": top}, **without_secrets(meta_changes)}
             name = os.path.basename(new).removesuffix(".jsonl")
-            lines = [encode(fresh_meta(kept, name)), *map(encode, chosen)]
-            disk.close(write_new(disk, beside(new, "tmp"), iter([b"".join(lines)])))
+            lines = map(encode, [fresh_meta(kept, name), *chosen])
+            disk.close(write_new(disk, beside(new, "tmp"), in_batches(lines)))
             disk.replace(beside(new, "tmp"), new)
             disk.fsync_dir(store)
         finally:

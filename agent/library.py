@@ -9,6 +9,7 @@ It does not know what is inside an archive, nor how a list is shown.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 from agent.config import state_home
 from agent.disk import DISK, explained, is_plain_file, storing
-from agent.entries import Entry, scan
+from agent.entries import Entry, decode, scan
 from agent.errors import ConfigError, SessionBusy, SessionError, SessionNotFound, UsageError
 from agent.lock import Lock
 from agent.logfile import beside, counts_of, generation_paths, log_path, valid_id
@@ -183,24 +184,26 @@ def listing(store: str) -> list[tuple[float, str, int]]:
 
 def read_ends(path: str) -> Ends:
     """What the first and last kilobytes of a file show, damaged lines left out. Raises OSError."""
-    with open(path, "rb", opener=_no_follow) as file:
-        size = os.fstat(file.fileno()).st_size
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
         for reach in (PEEK, FAR):
-            head = os.pread(file.fileno(), reach, 0)
-            if size <= reach:
+            head = os.pread(fd, reach, 0)
+            if len(head) < reach:
                 entries = _entries(head)
                 return Ends(entries, entries, True)
-            tail = os.pread(file.fileno(), reach, size - reach)
+            size = os.fstat(fd).st_size
+            tail = os.pread(fd, reach, max(0, size - reach))
             if b"\n" in head and b"\n" in tail[:-1]:
                 break
-    return Ends(_entries(head[: head.rfind(b"\n") + 1]), _entries(tail[tail.find(b"\n") + 1 :]), False)
-
-
-def _no_follow(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    finally:
+        os.close(fd)
+    return Ends(_entries(head[: head.rfind(b"\n") + 1]), _entries(tail[tail.find(b"\n") + 1 :]), size <= reach)
 
 
 def _entries(data: bytes) -> list[Entry]:
+    sound = decode(io.BytesIO(data))
+    if sound is not None:
+        return sound
     return [line.entry for line in scan(io.BytesIO(data)) if line.entry is not None]
 
 
@@ -220,13 +223,14 @@ def summaries(store: str, cwd: str | None = None) -> Iterator[Summary | None]:
 
     `cwd` None takes all. A session that does not say where it was made belongs everywhere.
     """
-    here = os.path.realpath(cwd) if cwd is not None else None
+    real = functools.lru_cache(maxsize=1024)(os.path.realpath)
+    here = real(cwd) if cwd is not None else None
     for written, id, size in listing(store):
         try:
             row = summary_of(store, id, written, size)
         except OSError:
             continue  # removed while we read
-        elsewhere = here is not None and row.cwd is not None and os.path.realpath(row.cwd) != here
+        elsewhere = here is not None and row.cwd is not None and real(row.cwd) != here
         yield None if elsewhere else row
 
 
@@ -282,8 +286,7 @@ def rename(store: str, id: str, name: str, *, wait: float = 0.0) -> None:
     if taken:
         raise SessionError(f"the name {name!r} is taken by session {taken[0]}", "Choose another")
     with Session.open(store, id, wait=wait) as session:
-        if session.meta.get("name") != name:
-            session.rename(name)
+        session.rename(name)
 
 
 def remove(store: str, id: str) -> None:

@@ -69,13 +69,18 @@ def new_id() -> str:
 
 
 def fresh_meta(meta: Entry, id: str) -> Entry:
-    """A complete first line. Raises ValueError for a key that names a secret: those never reach a file."""
-    for key in meta:
-        if _SECRET.search(key):
-            raise ValueError(f"{key!r} must not be stored in a session file")
+    """A complete first line."""
     head = {"type": "meta", "version": VERSION, "id": id, "created_at": meta.get("created_at") or now()}
     counts = meta.get("counts") or {"n": 0, "requests": 0, "generation": 0, "compactions": 0}
     return head | {k: v for k, v in meta.items() if k not in head} | {"counts": counts}
+
+
+def without_secrets(settings: Entry) -> Entry:
+    """The settings as given. Raises ValueError for a key that names a secret: those never reach a file."""
+    for key in settings:
+        if _SECRET.search(key):
+            raise ValueError(f"{key!r} must not be stored in a session file")
+    return settings
 
 
 def counts_of(meta: Entry) -> dict[str, int]:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent.disk import DISK, Disk, save_aside, storing
-from agent.entries import KNOWN_TYPES, Entry, Line, fault_of, scan
+from agent.entries import KNOWN_TYPES, Entry, Line, fault_of, number, scan
 from agent.logfile import beside, existing
 from agent.session import Session
 
@@ -135,6 +135,17 @@ def examine(store: str, id: str) -> list[Finding]:
         return mended(list(scan(file)))[1]
 
 
+def _renumber(entries: Sequence[Entry]) -> None:
+    """A number names one entry: what comes second under it (a record written twice) gets a new one."""
+    seen: set[int] = set()
+    for entry in entries:
+        if entry.get("n") in seen:
+            del entry["n"]
+        elif "n" in entry:
+            seen.add(entry["n"])
+    number(entries, max(seen, default=0))
+
+
 def repair(store: str, id: str, *, disk: Disk = DISK) -> Repair:
     """Put a session right. A sound one is left as it is. Raises: SessionNotFound, SessionBusy, StorageError."""
     with Session.open(store, id, damaged=True, disk=disk) as session:
@@ -150,6 +161,7 @@ def repair(store: str, id: str, *, disk: Disk = DISK) -> Repair:
             quarantine = save_aside(disk, beside(session.path, "archive"), "quarantine", kept)
         meta = next((e for e in entries if e["type"] == "meta"), None)
         rest = [e for e in entries if e is not meta]
+        _renumber(rest)
         session.meta = {**session.meta, **(meta or {})}
         name = session.rewrite(rest)
         archive = os.path.join(beside(session.path, "archive"), f"{name}.jsonl")

@@ -66,6 +66,7 @@ from agent.logfile import (
     log_path,
     new_id,
     now,
+    without_secrets,
 )
 from agent.messages import Message
 from agent.writer import Writer
@@ -105,7 +106,7 @@ class Session:
         """
         path = log_path(store, id or new_id())
         session = cls(path, disk)
-        session.meta = fresh_meta(meta, session.id)
+        session.meta = fresh_meta(without_secrets(meta), session.id)
         with storing(f"create a session in {store}"):
             make_directory(disk, store)
         session._lock = Lock(beside(path, "lock"))
@@ -186,7 +187,8 @@ class Session:
         for path in generation_paths(self.path):
             name = os.path.basename(path).removesuffix(".jsonl")
             if only in ("", name):
-                loaded = load(path)
+                with storing(f"read archive {name} of session {self.id}"):
+                    loaded = load(path)
                 yield name, loaded.meta, loaded.entries
         if only in ("", "current"):
             yield "current", self.meta, self.entries
@@ -243,7 +245,7 @@ class Session:
         self._top = number(entries, max(self._top, old["n"]))
         self._requests = largest_request(entries, max(self._requests, old["requests"]))
         counts = {"n": self._top, "requests": self._requests, "compactions": old["compactions"] + made}
-        meta = fresh_meta(self.meta | meta_changes, self.id)
+        meta = fresh_meta(self.meta | without_secrets(meta_changes), self.id)
         name = self.next_archive()
         known = {e["n"] for e in self.entries}
         recorded = [
@@ -262,7 +264,12 @@ class Session:
             wanted += 1
 
     def rename(self, name: str) -> str:
-        """Name the session. The entries stay as they are, and so do the counts of requests."""
+        """Name the session; the archive's name, or "" when it has that name already.
+
+        The entries stay as they are, and so do the counts of requests.
+        """
+        if self.meta.get("name") == name:
+            return ""
         return self._replace(fresh_meta(self.meta | {"name": name}, self.id), counts_of(self.meta), self.entries)
 
     def files_dir(self) -> str:

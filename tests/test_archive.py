@@ -71,7 +71,7 @@ def test_any_flipped_byte_of_an_archive_is_found(store: str) -> None:
         Path(path).write_bytes(data)
     assert archive.check(session).problems == []
     os.remove(generation_paths(session.path)[2])
-    assert archive.check(session).problems == ["archive 0003: No such file or directory"]
+    assert archive.check(session).problems == ["archive 0003 cannot be read: No such file or directory"]
 
 
 def test_a_changed_message_in_the_log_itself_is_found(store: str) -> None:
@@ -166,6 +166,20 @@ def test_undo_and_redo_in_a_session_without_a_file() -> None:
         assert len(texts(session)) == 4
         archive.redo(session)
         assert len(texts(session)) == 3
+
+
+def test_a_name_in_a_file_never_becomes_a_path(store: str, tmp_path: Path) -> None:
+    """A compaction or a chain that names ../outside as its archive: not found, and reported."""
+    with Session.create(store, META, id="a") as session:
+        ask(session, "one")
+    (tmp_path / "outside.jsonl").write_bytes(Path(session.path).read_bytes())
+    with Session.open(store, "a") as session:
+        session.append({"type": "compaction", "archive": "../../outside", "strategy": "x"})
+        with pytest.raises(SessionNotFound, match="has no archive"):
+            archive.undo(session)
+        session.meta["archived"] = {"name": "../../outside", "sha256": "0"}
+        problem = "archive ../../outside cannot be read: No such file or directory"
+        assert archive.check(session) == archive.Check(1, 1, [problem])
 
 
 # ---- fork ------------------------------------------------------------------------------------------------------------

@@ -93,6 +93,17 @@ def test_a_damaged_record_in_a_long_life(store: str) -> None:
         assert texts(session)[:1] == ["turn 0"]
 
 
+def test_a_record_written_twice_gets_a_number_of_its_own(store: str) -> None:
+    """So that n goes on naming one entry, and nothing drops out of the originals."""
+    three = TWO.replace(b"two", b"another two")
+    (Path(store) / "d.jsonl").write_bytes(HEAD + ONE + TWO[:-1] + three + ONE)
+    repair(store, "d")
+    with Session.open(store, "d") as session:
+        assert [(e["n"], e["message"]["content"]) for e in session.originals()] == [
+            (1, "one"), (2, "two"), (3, "another two"), (4, "one")
+        ]  # fmt: skip
+
+
 def test_a_sound_session_is_left_as_it_is(store: str) -> None:
     """Not one byte changes, and nothing is archived."""
     (Path(store) / "d.jsonl").write_bytes(HEAD + ONE)

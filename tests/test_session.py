@@ -134,7 +134,12 @@ def test_no_secret_becomes_a_setting(store: str) -> None:
     for name in ("api_key", "OPENAI_API_KEY", "Authorization", "password"):
         with pytest.raises(ValueError, match="must not be stored"):
             Session.create(store, {name: "x"})
-    assert not os.path.exists(store)
+        with Session.create(store, META, id=name) as session, pytest.raises(ValueError, match="must not be stored"):
+            session.rewrite([], **{name: "x"})
+    write(store, HEAD.replace(b'"version":1', b'"version":1,"password_hint":"foreign"') + ONE)
+    with Session.open(store, "damaged") as session:
+        session.rewrite(session.entries)
+        assert session.meta["password_hint"] == "foreign"  # what another program stored is not ours to drop
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
