@@ -26,7 +26,8 @@ ASKED_FOR_SECONDS = 7 * 86400
 
 class Window(NamedTuple):
     """`tokens` for prompt and answer together (or for the prompt, where that is what is limited); `source` one of
-    "flag", "CONTEXT_WINDOW", "config", "learned", "server", "table", "family", "default"."""
+    "flag", "CONTEXT_WINDOW", "config", "learned", "server", "table", "family", "default"; `max_output` only from the
+    table."""
 
     tokens: int
     source: str
@@ -71,17 +72,17 @@ def window_for(
     answer is the caller's to keep (`learned["asked"]`, `learned["asked_at"]`)."""
     for stated, source in ((flag, "flag"), (env, "CONTEXT_WINDOW"), (config, "config")):
         if stated:
-            return Window(stated, source, _output(target, table))
+            return Window(stated, source)
     known = learned or {}
     seen = [n for n in (_count(known.get("window")), _count(known.get("max_input"))) if n]
     if seen:
-        return Window(min(seen), "learned", _output(target, table))
+        return Window(min(seen), "learned")
     fresh = (now or time.time()) - (_count(known.get("asked_at")) or 0) < ASKED_FOR_SECONDS
     asked = _count(known.get("asked")) if fresh and not target.loopback else None
     if asked is None and ask is not None:
         asked = ask()
     if asked:
-        return Window(asked, "server", _output(target, table))
+        return Window(asked, "server")
     row = look_up(target, table)
     if row is not None and (row.window or row.max_input):
         return Window(min(n for n in (row.window, row.max_input) if n), "table", row.max_output)
@@ -133,12 +134,6 @@ _FAMILIES = (
     ("minimax", 192000), ("mistral", 128000), ("devstral", 128000), ("codestral", 128000), ("llama-3", 128000),
     ("llama3", 128000),
 )  # fmt: skip
-
-
-def _output(target: Target, table: Mapping[str, Any] | None) -> int | None:
-    """The largest output, where a table is at hand already; not worth reading one for."""
-    row = look_up(target, table) if table is not None or _loaded else None
-    return row.max_output if row else None
 
 
 def _count(value: Any) -> int | None:
