@@ -26,7 +26,9 @@ _NEVER = frozenset({
     "telinit", "insmod", "rmmod", "modprobe", "kexec",
 })  # fmt: skip
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|mapper|dm-|md|loop)")
-_FORK_BOMB = re.compile(r"([\w:.-]+)\s*\(\)\s*\{[^}]*?(?<![\w-])\1\s*\|\s*\1\s*&")
+_FORK_BOMB = re.compile(r"(?<![\w:.-])([\w:.-]{1,64})\s{0,9}\(\)\s{0,9}\{[^}]{0,999}?(?<![\w-])\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
+_ORDINARY = re.compile(r"""[^ \t\n;&|()<>'"\\$`#]+""")
+_QUOTED = re.compile(r"""[^"\\$`]+""")
 _TOP = frozenset({
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/sbin", "/srv",
     "/sys", "/usr", "/var", "/Users", "/System", "/Library", "/Applications", "~", "$HOME", "${HOME}",
@@ -110,8 +112,8 @@ def _recursive(words: tuple[str, ...]) -> bool:
 
 
 def _is_top(word: str) -> bool:
-    squeezed = re.sub(r"/+(\./*)*", "/", word)
-    return (re.sub(r"/?\.?\*?$", "", squeezed) or "/") in _TOP
+    squeezed = re.sub(r"/+(\./+)*", "/", word)
+    return squeezed in _TOP or (re.sub(r"/(\.|\*)?$", "", squeezed) or "/") in _TOP
 
 
 def _base(word: str) -> str:
@@ -142,15 +144,24 @@ class _Reader:
         self.certain = True
         self._words: list[str] = []
         self._targets: list[str] = []
-        self._word: str | None = None
+        self._word: list[str] | None = None
         self._redirecting = False
 
     def read(self) -> None:
         while self.at < len(self.text):
-            character = self.text[self.at]
+            self._run(_ORDINARY)
+            character = self.text[self.at : self.at + 1]
             self.at += 1
-            self._step(character)
+            if character:
+                self._step(character)
         self._end_command()
+
+    def _run(self, kind: re.Pattern[str]) -> None:
+        """Take characters that mean only themselves, all at once."""
+        found = kind.match(self.text, self.at)
+        if found:
+            self._add(found[0])
+            self.at = found.end()
 
     def _step(self, c: str) -> None:
         if c in " \t":
@@ -178,10 +189,10 @@ class _Reader:
             self._add(c)
 
     def _operator(self, c: str) -> None:
-        if self._redirecting and c in "&|(" and self._word is None:  # >&2, >|file, <(command)
-            self._redirecting = c != "("
-            self.plain = False
+        if self._redirecting and c in "&|" and self._word is None:  # >&2 and >|file
             return
+        if self._redirecting and c == "(":  # <(command)
+            self._redirecting = False
         following = self.text[self.at : self.at + 1]
         if c != "|" or following in ("|", "&") or (not self._words and self._word is None):
             self.plain = False
@@ -190,14 +201,15 @@ class _Reader:
     def _double(self) -> None:
         self._add("")
         while self.at < len(self.text):
-            c = self.text[self.at]
+            self._run(_QUOTED)
+            c = self.text[self.at : self.at + 1]
             self.at += 1
             if c == '"':
                 return
             if c == "\\" and self.text[self.at : self.at + 1] in ('"', "\\", "$", "`"):
                 self._add(self.text[self.at])
                 self.at += 1
-            elif c in "$`":
+            elif c in ("$", "`"):
                 self._expansion(c)
             else:
                 self._add(c)
@@ -205,8 +217,9 @@ class _Reader:
 
     def _expansion(self, c: str) -> None:
         self.plain = False
-        if self._word in (None, "") and not self._words and not self._redirecting:
-            self.certain = False  # the program's own name is computed
+        before = [word for word in self._words if not _ASSIGNMENT.match(word) and _base(word) not in _WRAPPERS]
+        if not before and not self._redirecting:
+            self.certain = False  # the program's own name may be computed
         following = self.text[self.at : self.at + 1]
         if c == "`":
             self.nested.append(self._until("`"))
@@ -247,15 +260,14 @@ class _Reader:
         return found
 
     def _add(self, piece: str) -> None:
-        self._word = (self._word or "") + piece
+        if self._word is None:
+            self._word = []
+        self._word.append(piece)
 
     def _end_word(self) -> None:
         if self._word is None:
             return
-        if self._redirecting:
-            self._targets.append(self._word)
-        else:
-            self._words.append(self._word)
+        (self._targets if self._redirecting else self._words).append("".join(self._word))
         self._redirecting = False
         self._word = None
 

@@ -73,11 +73,11 @@ def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
     shown = visible(path) if os.path.normpath(written) == full else f"{visible(path)} (that is {visible(full)})"
     roots = [os.path.realpath(root) for root in context.roots]
     private = [hidden for hidden in hidden_paths(context) if inside(full, hidden)]
-    if private and not write:
+    holding = [root for root in roots if inside(full, root)]
+    if (private or not holding) and not write:
         own = os.path.realpath(context.files())
         if inside(full, own):
             return _place(full, own)
-    holding = [root for root in roots if inside(full, root)]
     if not holding:
         allowed = ", ".join(visible(root) for root in roots)
         raise Refused(

@@ -106,12 +106,18 @@ class Attended(Protocol):
     def answer(self) -> None: ...
 
 
-def watch(child: subprocess.Popen[bytes], output: Output, timeout: float, attended: Attended | None = None) -> Ended:
+def watch(
+    child: subprocess.Popen[bytes],
+    output: Output,
+    timeout: float,
+    known: set[int],
+    attended: Attended | None = None,
+) -> Ended:
     """Read `child.stdout` until the child has ended or has to be ended.
 
-    `timeout` is in seconds. Descendants are gone when this returns or raises.
+    `timeout` is in seconds; `known` are the `children()` before this one was started. Descendants are gone when this
+    returns or raises.
     """
-    known = children() - {child.pid}
     pipe = child.stdout
     assert pipe is not None
     os.set_blocking(pipe.fileno(), False)

@@ -81,9 +81,10 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
         return os.fdopen(os.open(spill_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
     output = process.Output(open_spill)
+    known = process.children()
     try:
         with sandbox.started(command, context) as (child, attended):
-            ended = process.watch(child, output, timeout, attended)
+            ended = process.watch(child, output, timeout, known, attended)
         raw_head, raw_tail = output.ends()
         text, cut = _capped(readable(raw_head), readable(raw_tail), output, context, lambda: spill_path)
     except OSError as error:
