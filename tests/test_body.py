@@ -28,6 +28,7 @@ TALK = [
     {"role": "user", "content": "which is newer?"},
 ]  # fmt: skip
 REQUEST = Request(TALK, TOOLS, max_tokens=256, temperature=0.0)
+UPDATE = bool(os.environ.get("AGENT_TEST_UPDATE_GOLDEN"))
 DIALECTS = {
     "plain": Dialect(),
     **{p.name: p.dialect for p in TABLE if p.dialect != Dialect()},
@@ -41,7 +42,7 @@ DIALECTS = {
 def test_a_request_in_this_dialect(name: str) -> None:
     body, sent = encode_request(REQUEST, "a-model", DIALECTS[name])
     path = os.path.join(DATA, "golden", f"{name}.json")
-    if os.environ.get("AGENT_TEST_UPDATE_GOLDEN"):
+    if UPDATE:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(json.dumps(json.loads(body), ensure_ascii=False, indent=1) + "\n")
