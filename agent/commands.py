@@ -83,10 +83,18 @@ def models(json: Json = False, profile: Profile = None) -> None:
         out_json(told)
         return
     now = told["now"]
-    out(f"now        {now['model']}  at {now['base_url']}  window {now['window']:,} ({now['window_source']})\n\n")
+    if now["model"] is None:
+        out(f"now          none: {now['error']}\n\n")
+    else:
+        window = (
+            f"window {now['window']:,} ({now['window_source']})"
+            if now["window"]
+            else "its window is asked when it starts"
+        )
+        out(f"now          {now['model']}  {now['base_url']}  {window}\n\n")
     for row in told["providers"]:
         state = "ready" if row["ready"] else f"needs {row['key_variable']}"
-        out(f"{row['name']:12} {state:28} {row['base_url']}\n")
+        out(f"{row['name']:12} {state:28} {row['base_url']}  {row['default']}".rstrip() + "\n")
     for name, target in settings.aliases.items():
         out(f"{name:12} alias of {target}\n")
 
@@ -138,15 +146,19 @@ def doctor(
     """What is configured, and whether it works; with ID, what is wrong with a session, mended into a copy."""
     from agent.examine import examine, examine_session
 
-    checks = examine_session(session_dir, id, dry_run) if id else examine(os.environ, model, offline=offline)
+    if id:
+        store, found = find(session_dir, id)
+        checks = examine_session(store, found, dry_run=dry_run)
+    else:
+        checks = examine(os.environ, model, offline=offline)
     failed = False
     for check in checks:
-        failed = failed or check["state"] == "failed"
+        failed = failed or check.state == "failed"
         if json:
-            out_json(check)
+            out_json(check.as_json())
         else:
-            step = f"\n{'':9}→ {check['next']}" if check.get("next") else ""
-            out(f"{check['state']:8} {check['name']}: {check['text']}{step}\n")
+            step = f"\n{'':9}→ {check.next}" if check.next else ""
+            out(f"{check.state:8} {check.name}: {check.text}{step}\n")
     if failed:
         raise typer.Exit(1)
 

@@ -275,3 +275,34 @@ def make_toolbox(
         environ=environ,
     )
     return build_toolbox(names, context, rules, ask)
+
+
+def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What `agent models` shows: the model a run would use now, and every provider of the table."""
+    try:
+        target = find_target(settings.model, settings, environ)
+    except ConfigError as error:
+        target = None
+        now: dict[str, Any] = {"model": None, "error": str(error)}
+    if isinstance(target, str):
+        now = {"model": target, "base_url": "built in", "window": None, "window_source": "server"}
+    elif target is not None:
+        known = Memory(default_path(environ)).of(target.base_url, target.model)
+        window = windows.window_for(target, config=settings.context_window, learned=known)
+        now = {
+            "model": target.model,
+            "base_url": target.base_url,
+            "window": window.tokens,
+            "window_source": window.source,
+        }
+    rows = [
+        {
+            "name": provider.name,
+            "base_url": provider.base_url,
+            "key_variable": provider.keys[0] if provider.keys else "",
+            "ready": provider.local or any(environ.get(key) for key in provider.keys),
+            "default": provider.default,
+        }
+        for provider in providers.TABLE
+    ]
+    return {"now": now, "providers": rows, "aliases": dict(settings.aliases)}
