@@ -61,17 +61,20 @@ _KINDS = (
     ("quoted", r"`[^`\n]{2,80}`|《[^》\n]{1,40}》|「[^」\n]{1,40}」|『[^』\n]{1,40}』|【[^】\n]{1,40}】|“[^”\n]{1,60}”"
                r"|(?<!\w)\"[^\"\n]{2,60}\"(?!\w)"),
     ("name", rf"\b[A-Z][a-z]+(?: (?:of |the |de |and )?[A-Z][a-z]+)+|[{CJK}]{{1,8}}(?:·[{CJK}]{{1,10}})+"
-             r"|\b[A-Z]{2,}\b"),
+             r"|\b[A-Z]{3,}\b"),
 )
 _ANCHOR = re.compile("|".join(f"(?P<{kind}{i}>{pattern})" for i, (kind, pattern) in enumerate(_KINDS)), re.ASCII)
 _GROUPS = {f"{kind}{i}": kind for i, (kind, _) in enumerate(_KINDS)}
 
 _VALUE = re.compile(
-    rf"(?:[:=：]|\b(?:is|are|was|were|called|named|uses?)\b|(?<=[{CJK}\w》」”])(?:是|为|叫做?|改为|改成|换成|用的是))"
+    rf"(?:[:=：]|\b(?:is|are|was|were|called|named|uses?)\b|(?<=[{CJK}\w》」”])(?:是|为|叫做?|改为|改成|换成|用的是|[生位属来自业住源]于|来自))"
     rf"[ \t]*[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})",
     re.ASCII,
 )
-_HOLLOW = re.compile(r"什么|怎么|哪|不是|[吗呢]$|^(?:the|an?|not|it|that|this|in|on|to|null|None|true|false)$|^[/\\]")
+_HOLLOW = re.compile(
+    r"什么|怎么|哪|不是|[吗呢]$|^(?:一[个种件]|我|你|他|她|它|这|那|很|最|非常|因为|自己)"
+    r"|^(?:the|an?|not|it|that|this|in|on|to|null|None|true|false)$|^[/\\]"
+)
 
 
 def find(text: str) -> list[Anchor]:

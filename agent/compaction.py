@@ -44,9 +44,11 @@ PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fal
 STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
 """What `strategy` may force; `shortened` is where every strategy ends when a message is itself too long."""
 
-FRAME_TOKENS = 110
-RECORD_SHARE = 0.45
-RECORD_MOST = 16_000
+FRAME_TOKENS = 90
+AIM = 0.8
+"""Of the goal: a fold that only just meets it is soon followed by the next."""
+RECORD_SHARES = ((4_000, 0.75), (50_000, 0.25))
+"""Of the first 4,000 tokens of room most go to the record, of what is beyond a quarter: facts first, then tails."""
 SUMMARY_SHARE = 0.15
 NOTHING = "There is nothing to compact: what could be left out is smaller than what would replace it"
 NEAR = 0.25
@@ -111,13 +113,22 @@ def material(entries: Sequence[Entry], tools: Sequence[Schema], ratio: float) ->
     return Material(tuple(live[:lead]), tuple(live[lead:]), others, fixed, ratio)
 
 
+def record_share(room: int) -> int:
+    """Tokens of the record, by RECORD_SHARES."""
+    tokens, left = 0.0, room
+    for span, share in RECORD_SHARES:
+        tokens += min(left, span) * share
+        left = max(0, left - span)
+    return int(tokens)
+
+
 def share_out(limits: Limits, job: Job, context: Material) -> Room:
     """Fixed cost first, then the record and the summary, and the tail gets the rest, up to its own limit.
 
-    Where hardly anything is left the record still gets a fifth of the window (at most 600): facts before tails.
+    Where hardly anything is left the record still gets a fifth of the window (at most 600).
     """
-    room = max(0, int(job.goal / context.ratio) - context.fixed)
-    kept_facts = int(min(RECORD_MOST, max(room * RECORD_SHARE, min(600, limits.window // 5))))
+    room = max(0, int(job.goal * AIM / context.ratio) - context.fixed)
+    kept_facts = max(record_share(room), min(600, limits.window // 5))
     kept_facts = min(kept_facts, max(80, plan.size(context.body) * 2 // 5))
     written = int(min(summary.summary_cap(limits.window), max(64, room * SUMMARY_SHARE)))
     wide = max(0, room - kept_facts - FRAME_TOKENS)

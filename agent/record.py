@@ -13,6 +13,7 @@ that gives orders is left out. It does not know when or why a context is compact
 from __future__ import annotations
 
 import heapq
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from agent.tokens import estimate
 
 Entry = dict[str, Any]
 
-USER, CHANGED, READ, COMMAND, ERROR, FACT = "user", "changed", "read", "command", "error", "fact"
+USER, CHANGED, READ, COMMAND, ERROR, CALL, FACT = "user", "changed", "read", "command", "error", "call", "fact"
 
 HEADINGS = {
     USER: "### The user said (verbatim)",
@@ -33,10 +34,11 @@ HEADINGS = {
     READ: "### Files read",
     COMMAND: "### Commands",
     ERROR: "### Errors",
+    CALL: "### Calls",
     FACT: "### Facts",
 }
 
-WORTH = {USER: 3.0, CHANGED: 3.0, ERROR: 2.0, COMMAND: 1.0, READ: 0.7, FACT: 1.0}
+WORTH = {USER: 1.5, CHANGED: 3.0, ERROR: 2.0, COMMAND: 1.0, READ: 0.7, FACT: 1.0}
 """How much an anchor is worth, by what kind of statement carries it."""
 
 PINNED_SHARE = 0.6
@@ -54,6 +56,8 @@ class Statement(NamedTuple):
     worth: dict[str, float]
     kept_first: bool = False
     """A constraint or pin of the user."""
+    value: int = 0
+    """Where the value of a statement like "the port is 8080" begins; 0 when it has none."""
 
     @property
     def cost(self) -> int:
@@ -84,29 +88,53 @@ def defused(text: str) -> str:
 # ---- cutting messages into statements ----
 
 _CONSTRAINT = re.compile(
-    r"\b(?:never|always|must(?:n't)?|do not|don'?t|avoid|only use|make sure|remember|from now on|no longer|forbidden"
-    r"|required?|keep in mind|under no circumstances|without asking)\b"
-    r"|不要|不得|不能|不准|不许|别(?=[动改碰删用])|禁止|必须|务必|切勿|记住|记下|记一下|牢记|永远|始终|只能|一律|以后都",
+    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )"
+    r"\b(?:never|always|do not|don'?t|avoid|remember)\b"
+    r"|\b(?:must(?: not|n't)?|only use|make sure|from now on|forbidden|keep in mind|under no circumstances|without asking)\b"
+    r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都",
     re.IGNORECASE,
 )
 _SENTENCES = re.compile(r"\n+|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'(])")
-_FIELDS = re.compile(
-    r"[{}\[\]\n\r\t]+|(?<=[\"\w\]}]),\s+(?=[\"{\[])|(?<=\"),(?=\")|(?<=[。！？；;])\s*|(?<=[.!?])\s+(?=[A-Z])"
-)
+_LINES = re.compile(r"[\n\r\t]+|(?<=[\"\w\]}]),\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z])")
+_COMMAS = re.compile(r"[，,]\s*")
 _ERROR_LINE = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|panic|denied|cannot)\b|错误|失败|异常", re.IGNORECASE
 )
 _QUESTION = re.compile(r"[?？]\s*$|[吗呢]\s*[。？?]?$")
 _WORDS = re.compile(rf"[A-Za-z][a-z]{{3,}}|[{anchors.CJK}]{{2,}}")
-_VARIES = re.compile(r"\d+|\b[0-9a-f]{6,}\b")
+_VARIES = re.compile(r"[A-Za-z0-9_]*\d[A-Za-z0-9_.:/-]*")
 
+FADING = 0.5
+"""Each further fact of one statement counts for this much less: a line of code is full of names and says little."""
+OVERHEAD = 8
+"""Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
 LONG = 160
 """Characters: a longer statement is cut to the parts around its anchors."""
 
 
-def _bare(field_text: str) -> str:
-    """A field of a result without its quotes and escapes: `"phone": "010"` -> `phone: 010`."""
-    return field_text.replace('"', "").replace("\\n", " ").strip(" ,\t")
+def _fields(text: str) -> Iterator[str]:
+    """The lines of a result; of one that is JSON its values, each with its key: `phone: 010-8500`."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from _leaves(json.loads(text), "")
+            return
+        except (ValueError, RecursionError):
+            pass
+    yield from (line.strip(" ,-*\t") for line in _LINES.split(text))
+
+
+def _leaves(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, str(name))
+    elif isinstance(value, list) and not all(isinstance(inner, str | int | float) for inner in value):
+        for inner in value:
+            yield from _leaves(inner, key)
+    elif isinstance(value, str) and "\n" in value:
+        yield from (line.strip() for line in _LINES.split(value))
+    elif value not in (None, "", [], True, False):
+        told = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield f"{key}: {told}" if key else told
 
 
 def _around(text: str, found: Sequence[anchors.Anchor]) -> Iterator[tuple[str, list[anchors.Anchor]]]:
@@ -120,6 +148,16 @@ def _around(text: str, found: Sequence[anchors.Anchor]) -> Iterator[tuple[str, l
             yield text[start : stop if stop > 0 and end < len(text) else end].strip(), window
             window = []
         window.append(anchor)
+
+
+def _telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
+    """Start and end of a sentence without the clauses at either end that hold no anchor ("Oh well, it was 1987, wow")."""
+    if not found:
+        return 0, len(sentence)
+    first, last = found[0].start, max(a.start + len(a.text) for a in found)
+    start = max((m.end() for m in _COMMAS.finditer(sentence, 0, first)), default=0)
+    after = _COMMAS.search(sentence, last)
+    return start, after.start() if after else len(sentence)
 
 
 # ---- gathering ----
@@ -151,7 +189,10 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
         found = anchors.find(sentence)
         constraint = kind == USER and bool(_CONSTRAINT.search(sentence))
         if constraint or len(sentence) <= LONG:
-            yield Statement(n, kind, sentence, _worth(found, WORTH[kind]), constraint)
+            start, end = (0, len(sentence)) if constraint else _telling(sentence, found)
+            sentence = sentence[start:end]
+            value = next((a.start - start for a in reversed(found) if a.kind == "value"), 0)
+            yield Statement(n, kind, sentence, _worth(found, WORTH[kind]), constraint, value)
         else:
             for piece, inside in _around(sentence, found):
                 yield Statement(n, kind, piece, _worth(inside, WORTH[kind]))
@@ -159,8 +200,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
 
 def _shown(n: int, text: str) -> Iterator[Statement]:
     """Statements of what a tool gave back: fields and lines, those that give orders left out."""
-    for line in _FIELDS.split(text):
-        line = _bare(line)
+    for line in _fields(text):
         if len(line) < 3 or _ORDERS.search(line):
             continue
         found = anchors.find(line)
@@ -181,8 +221,6 @@ _EXIT = re.compile(r"exit(?:ed)?(?: with)?[ _]?(?:code|status)?[:= ]*(-?\d+)", r
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    import json
-
     try:
         found = json.loads(text)
     except ValueError:
@@ -201,12 +239,17 @@ def _acts(entry: Entry, results: dict[str, Entry]) -> Iterator[Statement]:
         if isinstance(files, dict):
             yield from (Statement(n, CHANGED, path, {path: 6.0}) for path in files.get("changed", ()))
             yield from (Statement(n, READ, path, {path: 1.5}) for path in files.get("read", ()))
-        elif path := next((given[k] for k in _PATH_KEYS if isinstance(given.get(k), str)), ""):
+        path = next((given[k] for k in _PATH_KEYS if isinstance(given.get(k), str)), "")
+        if path and not isinstance(files, dict):
             changed = bool(_CHANGES.search(call.name)) or given.get("command") in ("create", "str_replace", "insert")
             yield Statement(n, CHANGED if changed else READ, path, {path: 6.0 if changed else 1.5})
         command = next((given[k] for k in _COMMAND_KEYS if isinstance(given.get(k), str)), "")
         if command and not any(k in given for k in _PATH_KEYS):
             yield _command(n, command, about, text_of(result.get("message", {})))
+        elif given and not files and not path:
+            told = ", ".join(f"{key}: {value}" for key, value in given.items() if isinstance(value, str | int | float))
+            if told and len(told) <= LONG:
+                yield Statement(n, CALL, f"{call.name} {told}", _worth(anchors.find(told), WORTH[FACT]))
 
 
 def _command(n: int, command: str, about: dict[str, Any], output: str) -> Statement:
@@ -217,7 +260,8 @@ def _command(n: int, command: str, about: dict[str, Any], output: str) -> Statem
     line = " ".join(command.split())
     line = line if len(line) <= LONG else line[: LONG - 1] + "…"
     told_code = "" if code is None else f" → exit {code}"
-    return Statement(n, COMMAND, f"`{line}`{told_code}", {f"{line} {code}": 3.0 if code else 1.5})
+    worth = _worth(anchors.find(line), WORTH[COMMAND]) | {f"{line} {code}": 2.0 if code else 0.5}
+    return Statement(n, COMMAND, f"`{line}`{told_code}", worth)
 
 
 def gather(entries: Iterable[Entry], pins: Iterable[str] = ()) -> Gathered:
@@ -240,30 +284,53 @@ def gather(entries: Iterable[Entry], pins: Iterable[str] = ()) -> Gathered:
 
 # ---- choosing ----
 
+_CODE = re.compile(r"[{}()\[\];=<>|&\\$#^~]")
+CODE_SHARE = 0.08
+"""Of the characters of a line: beyond it the line is code or a dump, which can be read again where it came from."""
+
+
+def _seen(statements: Iterable[Statement]) -> dict[str, float]:
+    """For each thing that is stated, how much its spread makes it worth: what comes back matters, most of all what one
+    side said and another took up; what is everywhere says little."""
+    voices: dict[str, set[tuple[str, int]]] = {}
+    for statement in statements:
+        for key in statement.worth:
+            voices.setdefault(key, set()).add((statement.kind, statement.n))
+    spread = {}
+    for key, found in voices.items():
+        messages = len({n for _, n in found})
+        kinds = len({kind for kind, _ in found})
+        spread[key] = (1.0 + 0.5 * (kinds - 1)) * (1.3 if 1 < messages <= 12 else 1.0) / (1.0 + messages // 40)
+    return spread
+
+
+def _shape(statement: Statement) -> str:
+    """What a statement looks like whatever it says: of what was said the part before its value ("the port is #"), of
+    what tools gave back everything that holds no digit."""
+    if statement.kind == USER and statement.value:
+        return statement.text[: statement.value] + "#"
+    return _VARIES.sub("#", statement.text)
+
 
 def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
-    """The statements with their worth corrected for repetition, rarity, recency, and later corrections."""
-    shapes: Counter[str] = Counter()
-    latest: dict[str, int] = {}
-    for index, statement in enumerate(gathered.statements):
-        shape = _VARIES.sub("#", statement.text)
-        shapes[shape] += 1
-        latest[shape] = index
-    spread: Counter[str] = Counter()
-    for statement in gathered.statements:
-        spread.update(statement.worth.keys())
+    """The statements with their worth corrected for repetition, spread, recency, and later corrections."""
+    shaped = [_shape(statement) for statement in gathered.statements]
+    shapes = Counter(shaped)
+    latest = {shape: index for index, shape in enumerate(shaped)}
+    spread = _seen(gathered.statements)
     priced = []
-    for index, statement in enumerate(gathered.statements):
-        shape = _VARIES.sub("#", statement.text)
+    for index, (statement, shape) in enumerate(zip(gathered.statements, shaped, strict=True)):
         factor = 0.5 + 0.5 * statement.n / max(1, gathered.last)
-        if statement.kind in (FACT, ERROR) and shapes[shape] > 2:
-            factor /= shapes[shape] ** 0.5
+        if statement.kind in (FACT, ERROR):
+            if shapes[shape] > 2:
+                factor /= shapes[shape] ** 0.5
+            if len(_CODE.findall(statement.text)) > CODE_SHARE * len(statement.text):
+                factor *= 0.3
         if latest[shape] != index and "#" in shape:
-            factor *= 0.3
+            factor *= 0.5
         if _QUESTION.search(statement.text):
             factor *= 0.4
-        worth = {key: value * factor * (1.2 if spread[key] > 1 else 1.0) for key, value in statement.worth.items()}
-        priced.append((statement, worth))
+        priced.append((statement, {key: value * factor * spread[key] for key, value in statement.worth.items()}))
     return priced
 
 
@@ -299,8 +366,10 @@ def compose(gathered: Gathered, budget: int, present: str = "") -> str:
     bound = int(budget * PINNED_SHARE)
     for index in range(len(priced) - 1, -1, -1):
         statement = priced[index][0]
-        if statement.kept_first and statement.cost <= bound and anchors.fold(statement.text) not in there:
+        same = anchors.fold(statement.text)
+        if statement.kept_first and statement.cost <= bound and same not in there and same not in told:
             bound -= statement.cost
+            told.add(same)
             take(index)
     first = next((i for i, (s, _) in enumerate(priced) if s.kind == USER and s.n), None)
     if first is not None and first not in chosen and priced[first][0].cost <= left * FIRST_SHARE:
@@ -308,8 +377,9 @@ def compose(gathered: Gathered, budget: int, present: str = "") -> str:
 
     def gain(index: int) -> float:
         statement, worth = priced[index]
-        new = sum(value for key, value in worth.items() if key not in told and key not in there)
-        return new / (statement.cost + 1)
+        fresh = sorted((value for key, value in worth.items() if key not in told and key not in there), reverse=True)
+        new = sum(value * FADING**place for place, value in enumerate(fresh))
+        return new / (statement.cost + OVERHEAD)
 
     heap = [(-gain(i), i) for i in range(len(priced)) if i not in chosen]
     heapq.heapify(heap)
@@ -327,18 +397,31 @@ def compose(gathered: Gathered, budget: int, present: str = "") -> str:
     return _rendered([chosen[i] for i in sorted(chosen)])
 
 
+NEARBY = 8
+"""Statements of messages no farther apart share a line: a number for each would cost as much as a word."""
+
+
 def _rendered(chosen: list[Statement]) -> str:
     sections = []
     for kind, heading in HEADINGS.items():
         of_kind = [s for s in chosen if s.kind == kind]
-        if not of_kind:
-            continue
-        if kind in (CHANGED, READ):
-            lines = [", ".join(dict.fromkeys(s.text for s in of_kind))]
-        else:
-            by_n: dict[int, list[str]] = {}
-            for statement in of_kind:
-                by_n.setdefault(statement.n, []).append(" ".join(statement.text.split()))
-            lines = [f"[{n}] {'; '.join(dict.fromkeys(texts))}" if n else "; ".join(texts) for n, texts in by_n.items()]
-        sections.append("\n".join([heading, *lines]))
+        if of_kind and kind in (CHANGED, READ):
+            sections.append(f"{heading}\n{', '.join(dict.fromkeys(s.text for s in of_kind))}")
+        elif of_kind:
+            sections.append("\n".join([heading, *_lines(of_kind)]))
     return defused("\n".join(sections))
+
+
+def _lines(statements: Sequence[Statement]) -> Iterator[str]:
+    """Statements in order of n, those of neighbouring messages on one line."""
+    first = last = -NEARBY - 1
+    texts: list[str] = []
+    for statement in [*statements, None]:
+        if texts and (statement is None or statement.n - first > NEARBY):
+            mark = "" if not first else f"[{first}] " if first == last else f"[{first}-{last}] "
+            yield mark + "; ".join(dict.fromkeys(texts))
+            texts = []
+        if statement is not None:
+            first = statement.n if not texts else first
+            last = statement.n
+            texts.append(" ".join(statement.text.split()).rstrip("；;。"))
