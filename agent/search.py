@@ -71,12 +71,18 @@ def search(store: str, query: str, progress: Callable[[int, int], None] | None =
 
 def _may_hold(path: str, query: str) -> bool:
     """False when no byte of the session's files can hold a plain query."""
+    import mmap
+
     pattern = re.compile(re.escape(query.encode()), re.IGNORECASE)
     for each in [path, *generation_paths(path)]:
         try:
-            with open(os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-                if pattern.search(file.read()):
-                    return True
-        except OSError:
+            fd = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
+                    if pattern.search(data):
+                        return True
+            finally:
+                os.close(fd)
+        except (OSError, ValueError):  # ValueError: an empty file
             continue
     return False

@@ -183,6 +183,18 @@ def bench_life(root: str, compactions: int, rounds: int) -> dict[str, float]:
     }
 
 
+def bare_walk(store: str) -> int:
+    """The floor of a list: stat every file, sort, read its first kilobytes."""
+    with os.scandir(store) as each:
+        found = sorted(((item.stat().st_mtime_ns, item.path) for item in each), reverse=True)
+    read = 0
+    for _, path in found:
+        fd = os.open(path, os.O_RDONLY)
+        read += len(os.pread(fd, library.PEEK, 0))
+        os.close(fd)
+    return read
+
+
 def bench_list(root: str, sessions: int) -> dict[str, float]:
     store = os.path.join(root, "many")
     for number in range(sessions):
@@ -192,10 +204,13 @@ def bench_list(root: str, sessions: int) -> dict[str, float]:
         return list(itertools.islice(library.summaries(store, None), 20))
 
     every, twenty = side_by_side(1, lambda: sum(1 for _ in library.summaries(store, None)), newest)
+    floor = milliseconds(lambda: bare_walk(store))
     walked = "sum(1 for _ in library.summaries(sys.argv[1], None)); "
     return {
         "sessions": sessions,
+        "floor ms": floor,
         "all ms": every,
+        "ratio": every / floor,
         "us per session": every * 1000 / sessions,
         "newest 20 ms": twenty,
         "memory MB": peak_memory(walked, store),
