@@ -4,8 +4,8 @@
 
 An attempt sends the request and reads the stream; nothing is retried once a fragment was shown. A refusal that a change
 of the request can mend is mended once and remembered (`agent.adapt`, `agent.memory`); a temporary one is waited for
-(`agent.retry`), within limits of count and time. Three timers: to the first event, between events (heartbeats do not
-count), and a short one after the finish reason. The key is never shown: all text that leaves goes through `redact`.
+(`agent.retry`), within limits of count and time. One HTTP exchange is `agent.exchange`'s. The key is never shown: all
+text that leaves goes through `redact`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -23,23 +22,24 @@ from agent.adapt import adapted
 from agent.body import encode_request, output_cap
 from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge, TemporaryError
 from agent.events import Emit, Notice, Waiting
-from agent.faults import Answer, classify, fault, too_long_to_wait
+from agent.exchange import Exchange, Refusal
+from agent.faults import Answer, classify, fault
 from agent.memory import Memory
 from agent.messages import Delta, Reply, Request, Sent
 from agent.providers import Target
 from agent.redact import redact, secret_values
-from agent.retry import ATTEMPTS, TOTAL_WAIT, ladder
-from agent.sse import Event, EventReader
+from agent.retry import ATTEMPTS, LONGEST_WAIT, TOTAL_WAIT, ladder
 from agent.stream import Assembled, Assembler
-from agent.transport import Deadline, Transport
+from agent.transport import Transport
 from agent.wire import Dialect
 
 FIRST_BYTE_SECONDS = 300.0
 STALL_SECONDS = 120.0
-AFTER_FINISH_SECONDS = 2.0
 _LEAST_OUTPUT = 256
 """Tokens: an answer with less room than this is not worth a smaller output limit."""
-_FILTERED = ("content_filter", "refusal", "safety", "recitation", "sensitive", "block", "prohibited", "guardrail", "toxic")
+_FILTERED = (
+    "content_filter", "refusal", "safety", "recitation", "sensitive", "block", "prohibited", "guardrail", "toxic",
+)  # fmt: skip
 
 
 class ChatClient:
@@ -100,9 +100,10 @@ class ChatClient:
         """Drop the connections."""
         self._transport.close()
 
-    def _debug(self, text: str) -> None:
-        if self._debug_sink is not None:
-            self._debug_sink(redact(text, self._secrets))
+    def _debug_line(self) -> Callable[[str], None] | None:
+        """Where the wire is shown, with what must not be seen taken out; None when it is not."""
+        sink = self._debug_sink
+        return None if sink is None else lambda text: sink(redact(text, self._secrets))
 
     def _notice(self, level: str, code: str, text: str) -> None:
         self._emit(Notice(level, code, redact(text, self._secrets)))
@@ -141,108 +142,28 @@ class _Completion:
         client = self.client
         began = client._clock()
         body, sent = encode_request(self.request, client.target.model, client.dialect, self.cap)
-        client._debug(f"> POST {client.target.base_url}/chat/completions ({len(body)} bytes)\n{body.decode()}")
-        response, deadline = client._transport.post("/chat/completions", body, client._first)
-        client._debug(f"< HTTP {response.status_code} {dict(response.headers)}")
-        assembler = Assembler()
+        exchange = Exchange(client._transport, client._first, client._stall, self.on_delta, client._debug_line())
+        assembler = exchange.assembler
         try:
-            if response.status_code != 200:
-                self._refused(response)
-            return self._reply(self._read(response, deadline, assembler), sent, began)
+            try:
+                return self._reply(exchange.run(body), sent, began)
+            except Refusal as refusal:
+                raise self._classified(refusal) from None
         except BaseException as error:
             if not assembler.started:
                 raise
             if isinstance(error, APIError):
                 error.retryable = False
             return self._interrupted(assembler, error, sent, began)
-        finally:
-            response.close()
 
-    def _refused(self, response: Any) -> None:
-        """Raise what an answer other than 200 stands for."""
-        client = self.client
-        body = client._transport.whole(response)
-        client._debug(body.decode("utf-8", "replace"))
-        if 300 <= response.status_code < 400:
-            where = redact(response.headers.get("location", ""), client._secrets)
-            raise APIError(f"The server sends us elsewhere: {where}", "Set the base URL to that address", kind="not_found",
-                           status=response.status_code)  # fmt: skip
-        headers = {k.lower(): v for k, v in response.headers.items()}
-        raise self._classified(response.status_code, headers, body)
-
-    def _classified(self, status: int | None, headers: Mapping[str, str], body: Any) -> AgentError:
+    def _classified(self, refusal: Refusal) -> AgentError:
         client = self.client
         near = None if client.window is None else self._estimate() >= 0.9 * client.window
-        return classify(Answer(status, headers, body, client.target.provider, client._secrets, near, time.time()))
-
-    def _read(self, response: Any, deadline: Deadline, assembler: Assembler) -> Assembled:
-        """Read the stream to its end, showing fragments as they come. Raises what the answer says went wrong."""
-        client, reader = self.client, EventReader()
-        pieces = client._transport.read(response)
-        try:
-            for piece in pieces:
-                for event in reader.feed(piece):
-                    self._take(assembler, event, deadline)
-                if assembler.done or assembler.fault is not None:
-                    break
-                if deadline.passed:
-                    raise self._stalled(assembler, reader)
-        except TemporaryError as error:
-            if not assembler.ended:
-                raise (self._stalled(assembler, reader) if error.kind == "timeout" else error) from None
-        if not assembler.done:
-            for event in reader.close():
-                self._take(assembler, event, deadline)
-        if assembler.done and assembler.calling:
-            self._drain(pieces, deadline)
-        if assembler.fault is not None:
-            client._debug(f"< {assembler.fault!r}")
-            raise self._classified(200, {}, assembler.fault)
-        if not assembler.ended or (reader.tail_damaged and assembler.finish_reason is None and not assembler.done):
-            raise self._unfinished(reader, assembler, response)
-        return assembler.finish()
-
-    def _take(self, assembler: Assembler, event: Event, deadline: Deadline) -> None:
-        client = self.client
-        if client._debug_sink is not None:
-            client._debug("< " + event.data.decode("utf-8", "replace"))
-        for delta in assembler.take(event):
-            self.on_delta(delta)
-        deadline.extend(AFTER_FINISH_SECONDS if assembler.ended else client._stall)
-
-    def _drain(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
-        """Read the few bytes after the end mark, so that the connection serves the step that will follow the calls."""
-        deadline.extend(0.05)
-        try:
-            for _ in pieces:
-                if deadline.passed:
-                    break
-        except AgentError:
-            pass
-
-    def _stalled(self, assembler: Assembler, reader: EventReader) -> TemporaryError:
-        client = self.client
-        if assembler.started or reader.damaged or assembler.usage:
-            said = f"nothing came for {client._stall:g} s"
-        else:
-            beats = " (only heartbeats)" if reader.comments else ""
-            said = f"no answer within {client._first:g} s{beats}"
-        error = fault("timeout", said)
-        assert isinstance(error, TemporaryError)
-        return error
-
-    def _unfinished(self, reader: EventReader, assembler: Assembler, response: Any) -> AgentError:
-        """Why a stream that ended without an end mark is no answer."""
-        if reader.html:
-            return self._classified(200, {}, reader.body)
-        if reader.stray and not assembler.started:
-            return self._classified(200, {}, reader.stray)
-        if assembler.started or reader.damaged:
-            return fault("connection", "the answer broke off before its end")
-        beats = ", only heartbeats" if reader.comments else ""
-        error = fault("empty", f"no event came{beats}")
-        error.retries = 1
-        return error
+        return classify(
+            Answer(
+                refusal.status, refusal.headers, refusal.body, client.target.provider, client._secrets, near, time.time()
+            )
+        )
 
     # the reply
 
@@ -395,8 +316,8 @@ class _Completion:
         client = self.client
         self.retries += 1
         allowed = ATTEMPTS if error.retries is None else error.retries
-        if too_long_to_wait(error.retry_after):
-            error.hint = f"Come back in {_spoken(error.retry_after or 0)}, or use another model with -m"
+        if error.retry_after is not None and error.retry_after > LONGEST_WAIT:
+            error.hint = f"Come back in {_spoken(error.retry_after)}, or use another model with -m"
             raise error
         if not error.retryable or self.retries > allowed:
             raise error
@@ -406,7 +327,6 @@ class _Completion:
         if client._clock() - self.began + delay > TOTAL_WAIT:
             raise error
         client._emit(Waiting(delay, self.retries, allowed, redact(error.text, client._secrets)))
-        client._debug(f"waiting {delay:.2f} s: {error.text}")
         client._sleep(delay)
 
 
@@ -425,7 +345,3 @@ def _spoken(seconds: float) -> str:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
-
-def with_model(target: Target, model: str) -> Target:
-    """The same server with another model."""
-    return replace(target, model=model)

@@ -16,25 +16,20 @@ behind 429. The rules stand in one list, first match wins; each is for a kind of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
 from agent.overflow import is_overflow, read_numbers, unit_of
 from agent.redact import redact
-from agent.retry import LONGEST_WAIT, asked_delay
-from agent.sse import loads
+from agent.refusal import Reading, read_body
+from agent.retry import asked_delay
 
 PARAMETERS = (
     "stream_options", "temperature", "response_format", "tool_choice", "parallel_tool_calls", "max_completion_tokens",
     "max_tokens", "tools", "stream",
 )  # fmt: skip
-_QUIET_KEYS = {
-    "failed_generation", "input", "request_id", "id", "provider_name", "more_info", "documentation_url", "trace", "model",
-    "object", "@type", "plan_type", "object_id",
-}  # fmt: skip
-_CODE_KEYS = {"code", "type", "status", "error_code", "error_type", "reason", "title", "http_code", "quotaid"}
 
 
 @dataclass(frozen=True)
@@ -52,20 +47,6 @@ class Answer:
     now: float = 0.0
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a body says: `text` all its sentences in lower case, one a line; `codes` its types and codes; `typed` its
-    numbers and short values by lower-case key; `said` the sentence to show; `loc` names of refused fields."""
-
-    text: str = ""
-    codes: str = ""
-    typed: Mapping[str, Any] = field(default_factory=dict)
-    said: str = ""
-    loc: str = ""
-    page: bool = False
-    title: str = ""
-
-
 def classify(answer: Answer) -> AgentError:
     """The error an answer stands for: an `APIError` (or `AuthError`) with `kind`, `retryable` and `retry_after` set."""
     reading = read_body(answer.body)
@@ -81,62 +62,6 @@ def classify(answer: Answer) -> AgentError:
         error.retry_after = delay
         error.retryable, error.retries = _retry(kind, status, reading, answer.headers)
     return error
-
-
-def read_body(body: Any) -> Reading:
-    """Everything a body says, whatever its shape: JSON, JSON inside strings, arrays, a page, an event stream, text."""
-    if isinstance(body, (bytes, bytearray)):
-        text = bytes(body).decode("utf-8", "replace").strip().lstrip("\ufeff")
-        value: Any = loads(text.encode()) if text[:1] in ("{", "[", '"') else None
-    else:
-        value, text = body, body if isinstance(body, str) else ""
-    if isinstance(value, str):
-        value, text = (loads(value.encode()) if value.lstrip()[:1] in ("{", "[") else None), value
-    if value is None:
-        if text.lstrip()[:1] == "<":
-            return _read_page(text)
-        value = {"message": text} if text else {}
-    pairs = list(_walk(value, "", 0))
-    texts = [t for k, t in pairs if isinstance(t, str) and k not in _CODE_KEYS | {"loc"} and t.strip()]
-    codes = " ".join(str(v) for k, v in pairs if k in _CODE_KEYS and not isinstance(v, bool)).lower()
-    typed: dict[str, Any] = {}
-    for key, found in pairs:
-        typed.setdefault(key, found)
-    named: dict[str, str] = {}
-    for key, found in pairs:
-        if isinstance(found, str) and found.strip():
-            named.setdefault(key, found)
-    order = ("raw", "message", "msg", "error_message", "error_msg", "status_msg", "detail", "details", "error", "title")
-    said = next((named[k] for k in order if k in named), texts[0] if texts else "")
-    loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
-    titled = [str(v) for k, v in pairs if k == "title"]
-    return Reading("\n".join([*texts, *titled]).lower(), codes, typed, " ".join(said.split()), loc)
-
-
-def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Every leaf with its key, JSON inside strings opened; what only quotes the request is left out."""
-    if depth > 12 or key in _QUIET_KEYS:
-        return
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _walk(inner, str(name).lower(), depth + 1)
-    elif isinstance(value, list):
-        for inner in value[:50]:
-            yield from _walk(inner, key, depth + 1)
-    elif isinstance(value, str) and (start := value.find("{")) >= 0 and value.rfind("}") > start:
-        inner = loads(value[start : value.rfind("}") + 1].encode())
-        if isinstance(inner, dict) and depth < 6:
-            yield from _walk(inner, key, depth + 1)
-            value = value[:start]
-        yield key, value
-    elif value is not None:
-        yield key, value
-
-
-def _read_page(text: str) -> Reading:
-    found = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    title = " ".join(found[1].split()) if found else ""
-    return Reading(text=title.lower(), title=title, page=True)
 
 
 def _status(status: int | None, reading: Reading) -> int | None:
@@ -404,8 +329,3 @@ def _shown(body: Any) -> str:
     if isinstance(body, (bytes, bytearray)):
         return bytes(body).decode("utf-8", "replace")
     return body if isinstance(body, str) else repr(body)
-
-
-def too_long_to_wait(delay: float | None) -> bool:
-    """Whether a stated delay is one that is not waited for."""
-    return delay is not None and delay > LONGEST_WAIT

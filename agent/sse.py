@@ -31,14 +31,13 @@ class Event(NamedTuple):
 class EventReader:
     """Feed it bytes in any pieces; it gives the events that are complete.
 
-    `comments` counts heartbeats, `damaged` the events that were not JSON (`tail_damaged`: the last one was), `html` is
-    true for a page, `stray` the first line that belongs to no event.
+    `comments` counts heartbeats, `damaged` the events that were not JSON, `html` is true for a page, `stray` is the
+    first line that belongs to no event.
     """
 
     def __init__(self) -> None:
         self.comments = 0
         self.damaged = 0
-        self.tail_damaged = False
         self.html = False
         self.stray = b""
         self.body = b""
@@ -131,7 +130,6 @@ class EventReader:
         if data.strip() == b"[DONE]":
             return Event("[DONE]", data, None)
         value = loads(data)
-        self.tail_damaged = value is None
         self.damaged += value is None
         return Event(name, data, value)
 
@@ -145,9 +143,7 @@ class EventReader:
                 value, at = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
                 self.damaged += 1
-                self.tail_damaged = True
                 break
-            self.tail_damaged = False
             listed = value if isinstance(value, list) else [value]
             events += [Event("", b"", item) for item in listed if isinstance(item, dict)]
         return events

@@ -11,7 +11,8 @@ from wiring import KEY, asking, body_of, rows
 
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
 from agent.events import Notice
-from agent.faults import KINDS, Answer, classify, read_body
+from agent.faults import KINDS, Answer, classify
+from agent.refusal import read_body
 
 OVERFLOWS = rows("overflow")
 LOOKALIKES = rows("lookalikes")
