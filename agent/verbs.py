@@ -291,6 +291,7 @@ def undo(
 
 def _restore(session: Any, force: bool) -> list[Any]:
     """Put back the files that the tools of the last turn changed."""
+    from agent.config import load_settings
     from agent.logfile import beside
     from agent.tools import backup
 
@@ -300,7 +301,9 @@ def _restore(session: Any, force: bool) -> list[Any]:
             turn.clear()
         if isinstance(entry.get("tool"), dict):
             turn.append(entry["tool"])
-    roots = [session.meta.get("cwd") or os.getcwd()]
+    here = session.meta.get("cwd") or os.getcwd()
+    more = load_settings({}, os.environ, os.getcwd()).add_dir
+    roots = [here, *(os.path.join(here, folder) for folder in more)]
     folder = beside(session.path, "files")
     return backup.undo(backup.plan(turn, folder, roots, force), folder, roots)
 
