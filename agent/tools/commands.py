@@ -26,7 +26,9 @@ _NEVER = frozenset({
     "telinit", "insmod", "rmmod", "modprobe", "kexec",
 })  # fmt: skip
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|mapper|dm-|md|loop)")
-_FORK_BOMB = re.compile(r"(?<![\w:.-])([\w:.-]{1,64})\s{0,9}\(\)\s{0,9}\{[^}]{0,999}?(?<![\w-])\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
+_FORK_BOMB = re.compile(
+    r"(?<![\w:.-])([\w:.-]{1,64})\s{0,9}\(\)\s{0,9}\{[^}]{0,999}?(?<![\w-])\1\s{0,9}\|\s{0,9}\1\s{0,9}&"
+)
 _ORDINARY = re.compile(r"""[^ \t\n;&|()<>'"\\$`#]+""")
 _QUOTED = re.compile(r"""[^"\\$`]+""")
 _TOP = frozenset({

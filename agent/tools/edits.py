@@ -108,7 +108,13 @@ def _write(target: paths.Place, content: str, context: ToolContext) -> ToolResul
         return ToolResult(f"{visible(target.path)} already has exactly this content.", ok=True)
     verb = "Created" if old is None else "Replaced"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    return _changed(target, old, raw, context, f"{verb} {visible(target.path)} ({counted(lines, 'line')}, {counted(len(raw), 'byte')}).")
+    return _changed(
+        target,
+        old,
+        raw,
+        context,
+        f"{verb} {visible(target.path)} ({counted(lines, 'line')}, {counted(len(raw), 'byte')}).",
+    )
 
 
 def _edit(target: paths.Place, edits: list[matching.Edit], context: ToolContext) -> ToolResult:

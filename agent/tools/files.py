@@ -113,9 +113,7 @@ def _file(target: paths.Place, descriptor: int, args: dict[str, Any], context: T
     return ToolResult(_shown(target, decoded, args, context), ok=True, detail=detail)
 
 
-def _shown(
-    target: paths.Place, decoded: tuple[str, textform.Form], args: dict[str, Any], context: ToolContext
-) -> str:
+def _shown(target: paths.Place, decoded: tuple[str, textform.Form], args: dict[str, Any], context: ToolContext) -> str:
     text, form = decoded
     if not text:
         return f"[{visible(target.path)} is empty]"

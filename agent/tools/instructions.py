@@ -83,9 +83,9 @@ def _read(path: str, within: str | None, cap: int) -> Instructions | None:
         handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return None
-        raw = file.read(cap + 1)
+    try:
+        raw = os.read(handle, cap + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    finally:
+        os.close(handle)
     text = visible(raw[:cap].decode("utf-8", "ignore").removeprefix("\ufeff").replace("\r\n", "\n")).strip()
     return Instructions(path, text, len(raw) > cap) if text else None

@@ -81,8 +81,7 @@ def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
     if not holding:
         allowed = ", ".join(visible(root) for root in roots)
         raise Refused(
-            f"{shown} is outside the allowed directories. Allowed: {allowed}. The user can add one with "
-            "--add-dir."
+            f"{shown} is outside the allowed directories. Allowed: {allowed}. The user can add one with --add-dir."
         )
     if private or inside(full, "/proc") or inside(full, "/sys"):
         raise Refused(f"{shown} is private (keys, history, the agent's own files): no tool may use it.")

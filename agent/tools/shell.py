@@ -100,9 +100,7 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     return ToolResult(text, ok=ended.exit_code == 0, detail=detail)
 
 
-def _capped(
-    head: str, tail: str, output: Any, context: ToolContext, spill_path: Callable[[], str]
-) -> tuple[str, bool]:
+def _capped(head: str, tail: str, output: Any, context: ToolContext, spill_path: Callable[[], str]) -> tuple[str, bool]:
     """The output within the cap, and whether it was cut; what is cut is in the spill by then."""
     between = "\n" if tail else ""
 

@@ -25,12 +25,24 @@ HARMLESS = [
     (Bash, '{"command": "a\nb"}', {"command": "a\nb"}),
     (WriteFile, '{"path": "a", "content": 5}', {"path": "a", "content": "5"}),
     (WriteFile, '{"path": "a", "file_text": "x"}', {"path": "a", "content": "x"}),
-    (EditFile, '{"path": "a", "edits": [{"old": "x", "new": "y"}]}', {"path": "a", "edits": [{"old": "x", "new": "y"}]}),
+    (
+        EditFile,
+        '{"path": "a", "edits": [{"old": "x", "new": "y"}]}',
+        {"path": "a", "edits": [{"old": "x", "new": "y"}]},
+    ),
     (EditFile, '{"path": "a", "edits": {"old": "x", "new": "y"}}', {"path": "a", "edits": [{"old": "x", "new": "y"}]}),
     (EditFile, '{"path": "a", "old_string": "x", "new_string": ""}', {"path": "a", "edits": [{"old": "x", "new": ""}]}),
-    (EditFile, '{"path":"a","edits":"[{\\"old\\":\\"x\\",\\"new\\":\\"y\\"}]"}', {"path": "a", "edits": [{"old": "x", "new": "y"}]}),
-    (EditFile, '{"path":"a","edits":[{"oldText":"x","newText":"y"}]}', {"path": "a", "edits": [{"old": "x", "new": "y"}]}),
-]  # fmt: skip
+    (
+        EditFile,
+        '{"path":"a","edits":"[{\\"old\\":\\"x\\",\\"new\\":\\"y\\"}]"}',
+        {"path": "a", "edits": [{"old": "x", "new": "y"}]},
+    ),
+    (
+        EditFile,
+        '{"path":"a","edits":[{"oldText":"x","newText":"y"}]}',
+        {"path": "a", "edits": [{"old": "x", "new": "y"}]},
+    ),
+]
 
 
 @pytest.mark.parametrize(("tool", "text", "expected"), HARMLESS)
@@ -47,9 +59,12 @@ def test_unknown_arguments_are_ignored_and_named():
 
 FORM = "Send bash{command: string, timeout?: integer}"
 BROKEN = [
-    ('{"command": "rm -rf bui', "The arguments end in the middle (23 characters came): the output was cut, so nothing "
-     "was run and no file was touched. Send the whole call again; if it is long, in smaller parts. Form: "
-     "bash{command: string, timeout?: integer}"),
+    (
+        '{"command": "rm -rf bui',
+        "The arguments end in the middle (23 characters came): the output was cut, so nothing "
+        "was run and no file was touched. Send the whole call again; if it is long, in smaller parts. Form: "
+        "bash{command: string, timeout?: integer}",
+    ),
     ('{"command": "ls"', None),
     ('{"command": "ls",', None),
     ('{"command": ', None),
@@ -67,7 +82,7 @@ BROKEN = [
     ('{"command": "ls"} {"command": "ls"}', None),
     ("[" * 100_000, None),
     ("{'command': 'ls'}", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "message"), BROKEN)
@@ -88,7 +103,11 @@ def test_no_proper_prefix_of_a_call_is_executed(args, cut):
         parse(WriteFile.schema, prefix)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
 def test_any_json_gives_arguments_or_a_refusal(value):
     """Total: whatever a model sends, there is an answer."""
     for tool in (ReadFile, WriteFile, EditFile, Bash):

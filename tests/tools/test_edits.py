@@ -19,7 +19,10 @@ def edit(box, path, *pairs):
 
 def test_create_read_edit(box):
     """The everyday path, with directories made on the way."""
-    assert box("write_file", path="src/a.py", content="def f():\n    return 1\n") == "Created ROOT/src/a.py (2 lines, 22 bytes)."
+    assert (
+        box("write_file", path="src/a.py", content="def f():\n    return 1\n")
+        == "Created ROOT/src/a.py (2 lines, 22 bytes)."
+    )
     assert edit(box, "src/a.py", ("return 1", "return 2"), ("def f", "def g")) == "Edited ROOT/src/a.py (2 edits)."
     assert (box.root / "src/a.py").read_text() == "def g():\n    return 2\n"
     assert box("write_file", path="src/a.py", content="x\n") == "Replaced ROOT/src/a.py (1 line, 2 bytes)."
@@ -34,7 +37,9 @@ def test_read_before_write(box):
     assert edit(box, "a", ("one", "two")) == unread
     box("read_file", path="a")
     box.write("a", "one more\n")
-    stale = "a was not changed. It has changed since you read it. Call read_file on it again, then make the change anew."
+    stale = (
+        "a was not changed. It has changed since you read it. Call read_file on it again, then make the change anew."
+    )
     assert edit(box, "a", ("one", "two")) == stale
     assert (box.root / "a").read_text() == "one more\n"
     box("read_file", path="a")
@@ -42,16 +47,25 @@ def test_read_before_write(box):
 
 
 NO_MATCH = [
-    ("def f(x):\n    return x\n", "def g(x):", "old was not found. The nearest lines (the number and the tab are not part "
-     "of the file):\n1\tdef f(x):"),
-    ("if a:\n\treturn  b\n", "if a:\n    return b", "old was not found, but lines 1-2 differ from it only in white space. "
-     "Exactly:\n1\tif a:\n2\t\treturn  b"),
-    ("x = 1\ny = 2\nx = 1\n", "x = 1", "old occurs 2 times (lines 1, 3): it must occur once. Add the lines around the one "
-     "you mean to old and new."),
+    (
+        "def f(x):\n    return x\n",
+        "def g(x):",
+        "old was not found. The nearest lines (the number and the tab are not part of the file):\n1\tdef f(x):",
+    ),
+    (
+        "if a:\n\treturn  b\n",
+        "if a:\n    return b",
+        "old was not found, but lines 1-2 differ from it only in white space. Exactly:\n1\tif a:\n2\t\treturn  b",
+    ),
+    (
+        "x = 1\ny = 2\nx = 1\n",
+        "x = 1",
+        "old occurs 2 times (lines 1, 3): it must occur once. Add the lines around the one you mean to old and new.",
+    ),
     ("abc\n", "zzzzzz", "old was not found, nor anything like it. Read the file again."),
     ("abc\n", "", "old is empty. To fill or create a file use write_file."),
     ("abc\n", "n", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("content", "old", "answer"), NO_MATCH)
@@ -102,7 +116,9 @@ def test_what_the_encoding_cannot_hold_is_refused(box):
     assert edit(box, "a", ("caf", "汉")) == (
         "a was not changed: character '\\u6c49' at 0 cannot be written in the file's encoding (latin-1)."
     )
-    assert "cannot be written in the file's encoding (utf-8)" in box.raw("write_file", '{"path":"b","content":"\\ud800"}')
+    assert "cannot be written in the file's encoding (utf-8)" in box.raw(
+        "write_file", '{"path":"b","content":"\\ud800"}'
+    )
     assert not (box.root / "b").exists()
 
 

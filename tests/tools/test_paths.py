@@ -23,8 +23,19 @@ def outside(tmp_path):
     return path
 
 
-ESCAPES = ["../outside/secret", "{outside}/secret", "link", "dir/secret", "sub/../../outside/secret", "dir/../secret",
-           "/proc/self/environ", "/proc/self/root{outside}/secret", "~/.ssh/id_rsa", "/dev/mem", "//etc/passwd"]  # fmt: skip
+ESCAPES = [
+    "../outside/secret",
+    "{outside}/secret",
+    "link",
+    "dir/secret",
+    "sub/../../outside/secret",
+    "dir/../secret",
+    "/proc/self/environ",
+    "/proc/self/root{outside}/secret",
+    "~/.ssh/id_rsa",
+    "/dev/mem",
+    "//etc/passwd",
+]
 
 
 @pytest.mark.parametrize("escape", ESCAPES)

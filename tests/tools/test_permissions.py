@@ -44,8 +44,18 @@ def test_allow_rules_match_parsed_simple_commands(allow, command, verdict):
     assert Permissions(allow=allow).decide("bash", {"command": command}).verdict == verdict
 
 
-DENIED = ["git push", "git push origin main", "ls; git push", "echo $(git push)", "sh -c 'git push'", "sudo git push",
-          "A=1 git push", "/usr/bin/git push", "$(echo git) push; git push", "x=git; $x push; git  push"]  # fmt: skip
+DENIED = [
+    "git push",
+    "git push origin main",
+    "ls; git push",
+    "echo $(git push)",
+    "sh -c 'git push'",
+    "sudo git push",
+    "A=1 git push",
+    "/usr/bin/git push",
+    "$(echo git) push; git push",
+    "x=git; $x push; git  push",
+]
 
 
 @pytest.mark.parametrize("command", DENIED)
@@ -105,11 +115,16 @@ def test_net_is_a_permission():
 def test_a_question_without_a_terminal_is_a_denial_that_says_so(tmp_path):
     box = Box(tmp_path, sandboxed=False)
     assert box.bash("make test") == (
-        "Denied, nothing was run: nothing confines commands in this run, and there is no terminal to ask the user on. Go "
-        "on without it, or tell the user that --allow 'bash(make test)' would permit it."
+        "Denied, nothing was run: nothing confines commands in this run, and there is no terminal to ask the user on. "
+        "Go on without it, or tell the user that --allow 'bash(make test)' would permit it."
     )
     assert box.toolbox.denials == [
-        {"tool_name": "bash", "tool_use_id": "call_1", "tool_input": {"command": "make test"}, "reason": box.result.text}
+        {
+            "tool_name": "bash",
+            "tool_use_id": "call_1",
+            "tool_input": {"command": "make test"},
+            "reason": box.result.text,
+        }
     ]
 
 

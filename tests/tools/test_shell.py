@@ -53,15 +53,22 @@ def running(marker: str) -> list[str]:
     ],
 )
 def test_a_command_tells_all_and_ends_with_its_status(box, command, text):
-    """Order of both outputs, closed input, no terminal, bytes that are no text, signals: the last line is the status."""
+    """Output in order, closed input, no terminal, bytes that are no text, signals: the last line is the status."""
     found = box.bash(command)
     assert text is None or found == text
     assert found.splitlines()[-1] == f"exit status {box.result.detail['exit_code']}"
     assert box.result.ok == (box.result.detail["exit_code"] == 0)
 
 
-LEFT_BEHIND = ["sleep {m} &", "setsid sleep {m} &", "(trap '' TERM HUP INT; sleep {m}) &", "yes {m} &", "nohup sleep {m} >/dev/null 2>&1 &",
-               "(setsid setsid sleep {m} &) &", "sleep {m} | sleep {m} &"]  # fmt: skip
+LEFT_BEHIND = [
+    "sleep {m} &",
+    "setsid sleep {m} &",
+    "(trap '' TERM HUP INT; sleep {m}) &",
+    "yes {m} &",
+    "nohup sleep {m} >/dev/null 2>&1 &",
+    "(setsid setsid sleep {m} &) &",
+    "sleep {m} | sleep {m} &",
+]
 
 
 @pytest.mark.parametrize("command", LEFT_BEHIND)
@@ -75,8 +82,14 @@ def test_background_processes_hold_nothing_and_are_ended(box, command):
     assert running(marker) == []
 
 
-STUBBORN = ["sleep {m}", "trap '' TERM INT HUP; sleep {m}; sleep {m}", "setsid sleep {m} & wait", "yes {m}",
-            "(trap '' TERM; sleep {m}) & (setsid sh -c 'trap \"\" TERM; sleep {m}') & wait", "exec sleep {m} >&-"]  # fmt: skip
+STUBBORN = [
+    "sleep {m}",
+    "trap '' TERM INT HUP; sleep {m}; sleep {m}",
+    "setsid sleep {m} & wait",
+    "yes {m}",
+    "(trap '' TERM; sleep {m}) & (setsid sh -c 'trap \"\" TERM; sleep {m}') & wait",
+    "exec sleep {m} >&-",
+]
 
 
 @pytest.mark.parametrize("command", STUBBORN)
