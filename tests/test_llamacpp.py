@@ -1,0 +1,130 @@
+"""A real llama.cpp server on loopback, through the real client: text, usage, cache, tools, formats, overflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent.client import ChatClient
+from agent.errors import ContextOverflow
+from agent.events import Event
+from agent.memory import Memory
+from agent.messages import Delta, Request, tool_calls
+from agent.providers import Target
+from agent.wire import Dialect
+
+WINDOW = 2048
+TOOLS = [{
+    "type": "function",
+    "function": {"name": "ls", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}},
+}]  # fmt: skip
+TEMPLATE = (
+    "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def server(model_file: str) -> Iterator[str]:
+    """The base URL of a server with a window of 2,048 tokens."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = model_file
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_parallel = 1
+    params.n_ctx = WINDOW
+    params.warmup = False
+    params.verbosity = -1
+    params.ui = False
+    params.chat_template = TEMPLATE
+    params.sampling.temp = 0.0
+    running = xllamacpp.Server(params)
+    yield f"{running.listening_address}/v1"
+    del running
+
+
+class Asking:
+    def __init__(self, url: str, dialect: Dialect | None = None) -> None:
+        self.events: list[Event] = []
+        self.deltas: list[Delta] = []
+        self.memory = Memory()
+        target = Target("", url, "local", dialect=dialect or Dialect(alternate=True))
+        self.client = ChatClient(target, emit=self.events.append, memory=self.memory, environ={})
+
+    def ask(self, prompt: str, **more: Any) -> Any:
+        messages = more.pop("messages", [{"role": "user", "content": prompt}])
+        return self.client.complete(Request(messages, **{"max_tokens": 24, **more}), self.deltas.append)
+
+
+@pytest.fixture
+def asking(server: str) -> Iterator[Asking]:
+    made = Asking(server)
+    yield made
+    made.client.close()
+
+
+def test_text_streams_and_is_counted(asking: Asking) -> None:
+    """And the second request of a conversation is served from the cache: the prefix is the same to the byte."""
+    first = asking.ask("Name three colours.", temperature=0.0)
+    assert first.complete and first.message["content"] == "".join(d.text for d in asking.deltas)
+    assert len(asking.deltas) > 3
+    talk = [{"role": "user", "content": "Name three colours."}, first.message, {"role": "user", "content": "And three more."}]
+    second = asking.ask("", messages=talk)
+    assert second.usage.prompt > first.usage.prompt > 0
+    assert second.usage.cached >= first.usage.prompt - 1
+
+
+def test_an_answer_cut_by_its_limit_is_truncated(asking: Asking) -> None:
+    reply = asking.ask("Count from one to a hundred in words.", max_tokens=5)
+    assert (reply.finish_reason, reply.truncated, reply.usage.completion) == ("length", True, 5)
+
+
+def test_the_window_is_asked_for_and_an_overflow_is_exact(asking: Asking) -> None:
+    """Typed numbers of the server, learned for next time."""
+    assert asking.client.ask_window() == WINDOW
+    with pytest.raises(ContextOverflow) as caught:
+        asking.ask("word " * 4000)
+    assert caught.value.limit == WINDOW
+    assert caught.value.have is not None and caught.value.have > 4000
+    assert asking.memory.of(asking.client.target.base_url, "local")["window"] == WINDOW
+
+
+def test_a_response_format_is_obeyed(asking: Asking) -> None:
+    """The server holds the toy to a schema."""
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    reply = asking.ask("Say yes.", response_format=wanted, max_tokens=16)
+    assert isinstance(json.loads(reply.message["content"])["ok"], bool)
+
+
+def test_a_tool_result_goes_back_to_a_template_with_tools(asking: Asking) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
+    talk = [
+        {"role": "user", "content": "List the files."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "a.txt", "tool_call_id": "c1"},
+    ]
+    answer = asking.ask("", messages=talk, tools=TOOLS, max_tokens=8)
+    assert answer.finish_reason in ("stop", "length", "tool_calls")
+    assert all(c.name == "ls" for c in tool_calls(answer.message))
+
+
+def test_any_shape_of_conversation_is_accepted(asking: Asking) -> None:
+    """Orphans, empty turns, two users, a late system message: prepared, a real template takes them."""
+    talk = [
+        {"role": "tool", "content": "orphan", "tool_call_id": "x"},
+        {"role": "assistant", "content": ""},
+        {"role": "user", "content": "one"},
+        {"role": "user", "content": "two \ud83d"},
+        {"role": "system", "content": "late"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "ls", "arguments": "{"}}]},
+        {"role": "user", "content": "go on"},
+    ]
+    assert asking.ask("", messages=talk, tools=TOOLS).complete
