@@ -59,8 +59,12 @@ class Disk:
         return fd
 
     def open(self, path: str) -> int:
-        """An existing file for reading and appending. A symbolic link is ELOOP."""
-        return os.open(path, _APPEND)
+        """An existing file for reading and appending, made private if it is ours. A symbolic link is ELOOP."""
+        fd = os.open(path, _APPEND)
+        status = os.fstat(fd)
+        if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(fd, FILE_MODE)
+        return fd
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         """One write at the end of the file; how many bytes were taken, which may be fewer than given."""

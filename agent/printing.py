@@ -108,8 +108,22 @@ def agreed(question: str, yes: bool) -> bool:
     return yes or not sys.stdin.isatty() or typer.confirm(question, err=True)
 
 
-def progress(done: int, of: int) -> None:
-    """How far a long walk is, on a terminal."""
-    if sys.stderr.isatty() and done % 500 == 0 and of > 2000:
-        sys.stderr.write(f"\r{done:,} of {of:,} sessions ")
+class Progress:
+    """How far a long walk is, on a terminal's stderr. `clear` it before anything else is printed."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __call__(self, done: int, of: int) -> None:
+        """`done` of `of` sessions were looked at; shown now and then, and only where it takes a while."""
+        if of > 2000 and done % 500 == 0 and sys.stderr.isatty():
+            self._write(f"{done:,} of {of:,} sessions")
+
+    def clear(self) -> None:
+        if self._shown:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r{' ' * len(self._shown)}\r{text}")
         sys.stderr.flush()
+        self._shown = text

@@ -50,7 +50,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.disk import DISK, Disk, digest_file, make_directory, make_side_directory, storing
+from agent.disk import DISK, Disk, digest_file, forget, make_directory, make_side_directory, storing
 from agent.entries import Entry, encode, largest_request, number, replay
 from agent.errors import SessionCorrupt, SessionError, StorageError
 from agent.lock import Lock
@@ -132,7 +132,9 @@ class Session:
         session = cls(existing(store, id), disk)
         session._lock = Lock(beside(session.path, "lock"), wait=wait)
         try:
-            existing(store, id)  # it may have been removed while we waited
+            if not os.path.lexists(session.path):  # removed while we waited: so is its lock
+                forget(disk, beside(session.path, "lock"))
+            existing(store, id)
             session._load(damaged)
         except BaseException:
             session.close()

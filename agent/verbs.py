@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.errors import SessionNotFound, UsageError
-from agent.printing import agreed, last_answer, note, out, out_json, paged, progress, row_line, transcript
+from agent.printing import Progress, agreed, last_answer, note, out, out_json, paged, row_line, transcript
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -79,13 +79,14 @@ def list_sessions(
 
     from agent.library import listing, summaries
 
-    store = store_of(session_dir)
+    store, progress = store_of(session_dir), Progress()
     clock, total, shown, elsewhere = time.time(), len(listing(store)), 0, 0
     for done, row in enumerate(summaries(store, None if everywhere else where or os.getcwd())):
         progress(done, total)
         if row is None:
             elsewhere += 1
             continue
+        progress.clear()
         if json:
             out_json(row._asdict())
         else:
@@ -93,6 +94,7 @@ def list_sessions(
         shown += 1
         if shown == limit:
             break
+    progress.clear()
     if not shown and not json:
         note(f"no sessions in {store}" if not elsewhere else "no sessions of this directory")
     if elsewhere and not json:
@@ -144,13 +146,15 @@ def search(query: str, json: Json = False, session_dir: Store = None) -> None:
 
     if not query.strip():
         raise UsageError("there is nothing to search for")
-    found = 0
+    found, progress = 0, Progress()
     for hit in hits(store_of(session_dir), query, progress):
         found += 1
+        progress.clear()
         if json:
             out_json(hit._asdict())
         else:
             out(f"{hit.id}  {hit.n:>5}  {hit.role:9}  {hit.text}\n")
+    progress.clear()
     if not found:
         note(f"no message holds {query!r}")
         raise typer.Exit(1)

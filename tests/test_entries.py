@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import Entry, answer, call, result, user
 
@@ -21,6 +21,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(st.characters(codec=None)), JSON, max_size=5))
 def test_what_is_encoded_is_one_line_and_parses_back(value: dict[str, Any]) -> None:
     """Any JSON value, lone surrogates included: one LF, at the end, and the same value."""
@@ -29,6 +30,7 @@ def test_what_is_encoded_is_one_line_and_parses_back(value: dict[str, Any]) -> N
     assert parse(line) == value
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([b"", b" ", b"{}", b'{"type":"x"}', b"\xef\xbb\xbf"])))
 def test_scanning_never_loses_a_byte_or_raises(chunks: list[bytes]) -> None:
     """Any bytes: each line in its place, with an entry or a fault; what stands between them is blank."""
@@ -42,6 +44,7 @@ def test_scanning_never_loses_a_byte_or_raises(chunks: list[bytes]) -> None:
     assert not (between + data[end:]).strip(b" \t\r\n\xef\xbb\xbf")
 
 
+@settings(deadline=None)
 @given(st.lists(JSON, max_size=6))
 def test_the_fast_reading_and_the_close_look_agree(values: list[Any]) -> None:
     """`decode` gives entries exactly when `scan` finds no fault, and then the same ones."""
@@ -134,6 +137,7 @@ PIECES = st.lists(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(PIECES)
 def test_every_view_is_paired(entries: list[Entry]) -> None:
     """Whatever the order on disk: each call is answered exactly once, directly after its message; replay of a view is
@@ -149,6 +153,7 @@ def test_every_view_is_paired(entries: list[Entry]) -> None:
     assert replay([{"type": "message", "message": m} for m in view]) == view
 
 
+@settings(deadline=None)
 @given(PIECES, st.integers(0, 14))
 def test_a_longer_log_keeps_the_beginning_of_its_view(entries: list[Entry], cut: int) -> None:
     """Up to the last answer that had to be made up, a view only grows: prompt caches stay warm."""

@@ -29,7 +29,7 @@ def contents(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     return [(m["role"], m.get("content") or [c["function"] for c in m["tool_calls"]]) for m in messages]
 
 
-def killed_in_a_turn(store: str, work: Path, chance: random.Random) -> list[dict[str, Any]]:
+def killed_in_a_turn(store: str, work: Path, chance: random.Random) -> list[Any]:
     """Run a turn of endless tool calls and kill it some milliseconds after a random request; the last request."""
     fatal, delay = chance.randrange(1, 5), chance.random() * 0.05
     started: list[subprocess.Popen[bytes]] = []
@@ -46,8 +46,8 @@ def killed_in_a_turn(store: str, work: Path, chance: random.Random) -> list[dict
         started.append(subprocess.Popen(command, cwd=work, env=env, stdout=-3, stderr=-3, stdin=-3))
         started[0].wait(60)
         assert started[0].returncode == -9
-        assert server.violations == []
-        return list(server.requests[-1]["messages"])
+        assert [v for v in server.violations if "is not UTF-8 JSON" not in v] == []  # a body that the kill cut short
+        return [request["messages"] for request in server.requests if request.get("messages")][-1]
 
 
 def test_nothing_that_was_sent_is_lost_by_a_kill(tmp_path: Path) -> None:

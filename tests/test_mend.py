@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import META, ask, compact, texts, user
 
@@ -124,6 +124,7 @@ def test_the_findings_name_each_line(store: str) -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_rescue_is_total(raw: bytes) -> None:
     """Any bytes give records or none, never an error; and what it gives can be written."""

@@ -158,6 +158,13 @@ def test_files_are_private_whatever_the_umask(store: str, umask: int) -> None:
     assert modes == {True: 0o700, False: 0o600}
 
 
+def test_a_file_others_could_read_is_closed_when_it_is_continued(store: str) -> None:
+    """A log that another program left 0644."""
+    os.chmod(write(store, HEAD + ONE), 0o644)
+    with Session.open(store, "damaged") as session:
+        assert stat.S_IMODE(os.stat(session.path).st_mode) == 0o600
+
+
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
 
