@@ -18,7 +18,6 @@ from __future__ import annotations
 import atexit
 import errno
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -139,6 +138,7 @@ def available() -> str:
 @lru_cache(maxsize=1)
 def bubblewrap_works() -> bool:
     """Whether bubblewrap is there and may make namespaces here."""
+    import shutil
     import subprocess
 
     if shutil.which("bwrap") is None:
@@ -201,6 +201,7 @@ def started(
 @lru_cache(maxsize=1)
 def _prepared() -> str:
     """What has to be so once before the first tool process; the answer is the run's private temporary directory."""
+    import shutil
     import tempfile
 
     if sys.platform == "linux":
@@ -215,6 +216,8 @@ def _prepared() -> str:
 
 def _bash(command: str, environ: dict[str, str], tmpdir: str) -> list[str]:
     """The argument list that sets the limits and runs `command`."""
+    import shutil
+
     from agent.tools.process import tasks
 
     what = 'eval "$1"'
