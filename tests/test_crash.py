@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from disks import CopyingRecorder, Killed, Op, Quick, Recorder, World, after_power_loss, worlds
+from disks import CopyingRecorder, Killed, Op, Quick, Recorder, World, after_kill, after_power_loss, worlds
 from lives import META, ask, compact, prune, user
 
 from agent import archive, mend
@@ -199,6 +199,37 @@ def test_what_the_next_process_appends_survives_a_crash_of_the_one_before(name: 
             total += 1
     TRIED[f"{name}, then the next process"] = total
     assert total >= kill_at > 2
+
+
+@pytest.mark.parametrize("name", ["append", "second compaction", "undo"])
+def test_a_crash_while_recovering_from_a_crash(name: str, tmp_path: Path) -> None:
+    """The change is killed at each operation; the next process opens, repairs and appends, and the power goes at any
+    moment of that: still the state before or after the first change, perhaps with the append, and nothing lost."""
+    steps, change, recorder = CHANGES[name]
+    root = tmp_path / "real"
+    a_life(str(root / "store"), steps)
+    disk, start = recorder(), World.of(root)
+    before = without_undo(content(str(root / "store")))
+    told = {e["n"] for e in Session.read(str(root / "store"), ID).originals()}
+    change(str(root / "store"), disk)
+    allowed = [before, without_undo(content(str(root / "store")))]
+    count = 0
+    for issued in range(len(disk.ops)):
+        for number, world in enumerate(after_kill(start, disk.ops[: issued + 1])):
+            if number > 3:
+                break  # a few cuts of each write are enough here
+            again = tmp_path / f"again{issued}.{number}"
+            again.mkdir()
+            world.lay_out(root, again)
+            second, middle = Recorder(), World.of(again)
+            with opened(str(again / "store"), second) as session:
+                added = session.append(user("after the first crash"))
+            grown = [(name, [*entries, added]) for name, entries in allowed]
+            for _, later in worlds(middle, second.ops):
+                try_world(later, again, tmp_path / "crashed", allowed + grown, told, torn=False)
+                count += 1
+    TRIED[f"{name}, then a crash of the recovery"] = count
+    assert count > 10 * len(disk.ops)
 
 
 def made_or_absent(tmp_path: Path, root: Path, start: World, ops: list[Op], id: str, whole: list[Entry]) -> int:
