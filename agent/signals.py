@@ -1,8 +1,8 @@
-"""Signals and the wall clock: what ends a run early, and the moments at which it may not.
+"""Signals and the wall clock: what ends a run early.
 
 SIGINT, SIGTERM, SIGHUP and `--timeout` raise `Stopped` once; it is a KeyboardInterrupt, so that no `except Exception`
-on the way swallows it. A second signal ends the process at once. Writing an entry is `undisturbed`: the signal waits
-the millisecond until the entry is whole.
+on the way swallows it. A second signal ends the process at once: the log is whole at every instant, so there is nothing
+to wait for.
 """
 
 from __future__ import annotations
@@ -63,13 +63,3 @@ def stop_after(seconds: float | None) -> None:
     """Start the wall clock of `--timeout`; None starts none."""
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Within: the signals above wait."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
