@@ -29,6 +29,7 @@ _FAILED = {
 }  # fmt: skip
 _CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
 _THINK = re.compile(r"\s*<(think|thinking|reasoning)>")
+_NOT_PLAIN = {"error", "usage", "timings", "base_resp", "type", "restart", "x_groq"}
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
 _TEXT_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _LOOKS_LIKE_CALL = re.compile(r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:name|tool|function)\b""")
@@ -85,6 +86,9 @@ class Assembler:
 
     def take(self, event: Event) -> list[Delta]:
         """Read one event; the fragments it adds."""
+        plain = self._plain(event)
+        if plain is not None:
+            return plain
         if event.name == "[DONE]":
             self.ended = self.done = True
             return []
@@ -129,6 +133,22 @@ class Assembler:
         return Assembled(
             message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks
         )
+
+    def _plain(self, event: Event) -> list[Delta] | None:
+        """The short way for what nearly every event is: one piece of text and nothing else. None for all others."""
+        value = event.value
+        if event.name or type(value) is not dict or value.keys() & _NOT_PLAIN or not self._think.open:
+            return None
+        choices = value.get("choices")
+        choice = choices[0] if type(choices) is list and len(choices) == 1 else None
+        if type(choice) is not dict or choice.get("finish_reason") is not None or choice.get("index") or "usage" in choice:
+            return None
+        delta = choice.get("delta")
+        content = delta.get("content") if type(delta) is dict and len(delta) == 1 else None
+        if type(content) is not str or not content or not (content.isascii() or content.isprintable()) or self._held:
+            return None
+        self._text.append(content)
+        return [Delta("text", content)]
 
     def _chunk(self, chunk: dict[str, Any]) -> list[Delta]:
         if chunk.get("restart"):
@@ -219,6 +239,11 @@ class _ThinkTags:
         self._state = "start"
         self._buffer = ""
         self._close = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether all that comes now is text."""
+        return self._state == "after"
 
     def split(self, text: str) -> list[tuple[str, str]]:
         if self._state == "after":

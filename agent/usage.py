@@ -35,9 +35,9 @@ def find_usage(event: Mapping[str, Any]) -> Usage | None:
 
 def read_usage(stated: Any) -> Usage | None:
     """A usage object in any provider's form; None when it says nothing about the prompt."""
-    if not isinstance(stated, Mapping):
+    if not isinstance(stated, dict):
         return None
-    if isinstance(stated.get("tokens"), Mapping):  # Cohere: billed_units are less than what was read
+    if isinstance(stated.get("tokens"), dict):  # Cohere: billed_units are less than what was read
         cached = _first(stated, _CACHED)
         found = read_usage(stated["tokens"])
         return found._replace(cached=cached) if found and cached is not None else found
@@ -48,7 +48,7 @@ def read_usage(stated: Any) -> Usage | None:
     cached = _cached(stated)
     if prompt is None:
         prompt = _first(stated, _INPUT)
-        if prompt is not None and not any(isinstance(stated.get(k), Mapping) for k in _DETAILS):
+        if prompt is not None and not any(isinstance(stated.get(k), dict) for k in _DETAILS):
             prompt += (_first(stated, _CACHE_READ) or 0) + (_first(stated, _CACHE_WRITE) or 0)
     total = _first(stated, ("total_tokens", "totalTokens", "totalTokenCount"))
     if prompt is None and total:
@@ -60,7 +60,7 @@ def read_usage(stated: Any) -> Usage | None:
 
 def read_timings(timings: Any) -> Usage | None:
     """llama.cpp's timings, which stand where no usage was asked for."""
-    if not isinstance(timings, Mapping):
+    if not isinstance(timings, dict):
         return None
     cached, fresh = _first(timings, ("cache_n",)), _first(timings, ("prompt_n",))
     prompt = (cached or 0) + (fresh or 0)
@@ -71,12 +71,12 @@ def _places(event: Mapping[str, Any]) -> list[Any]:
     """Where a usage may stand, the most usual first."""
     places = [event.get("usage"), event.get("usageMetadata"), event.get("amazon-bedrock-invocationMetrics")]
     choices = event.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         places += [choices[0].get("usage")]
-        places += [v.get("usage") for k in ("delta", "message") if isinstance(v := choices[0].get(k), Mapping)]
+        places += [v.get("usage") for k in ("delta", "message") if isinstance(v := choices[0].get(k), dict)]
     for key in ("x_groq", "response", "message", "metadata", "delta", "data"):
         inner = event.get(key)
-        if isinstance(inner, Mapping):
+        if isinstance(inner, dict):
             places.append(inner.get("usage"))
     return [*places, event if "prompt_eval_count" in event else None]
 
@@ -84,7 +84,7 @@ def _places(event: Mapping[str, Any]) -> list[Any]:
 def _cached(stated: Mapping[str, Any]) -> int | None:
     for key in _DETAILS:
         details = stated.get(key)
-        if isinstance(details, Mapping):
+        if isinstance(details, dict):
             found = _first(details, ("cached_tokens", "cachedTokens"))
             if found is not None:
                 return found

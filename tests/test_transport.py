@@ -93,7 +93,7 @@ def test_plain_loopback_reads_no_certificates() -> None:
             "from agent.client import ChatClient; from agent.providers import Target; from agent.messages import Request\n"
             f"c = ChatClient(Target('', {server.url!r}, 'm'))\n"
             "assert c.complete(Request([{'role': 'user', 'content': 'x'}]), print).complete; c.close()\n"
-            "heavy = {'click', 'rich', 'tiktoken', 'asyncio', 'pydantic', 'requests', 'sqlite3', 'subprocess', 'tempfile'}\n"
+            "heavy = {'click', 'rich', 'tiktoken', 'asyncio', 'pydantic', 'requests', 'sqlite3', 'subprocess'}\n"
             "print(loads, sorted(heavy & set(sys.modules)))"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
