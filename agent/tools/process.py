@@ -15,7 +15,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple, Protocol
 
 GRACE_AFTER_EXIT = 0.15
@@ -24,7 +25,7 @@ GRACE_AFTER_TERM = 0.4
 MOST_OUTPUT = 256 * 1024 * 1024
 """Bytes of output after which a command is stopped."""
 MOST_PROCESSES = 1_000
-"""How many more tasks than at its start may run before a command counts as a fork bomb."""
+"""Processes of one command at a time, beyond which it counts as a fork bomb."""
 KEPT = 512 * 1024
 """Bytes kept in memory of each end of the output."""
 _MOST_SPILLED = 64 * 1024 * 1024
@@ -95,6 +96,16 @@ class Output:
         return bytes(self._head), bytes(self._tail[-KEPT:])
 
 
+def descendants(roots: set[int], parents: Mapping[int, int]) -> set[int]:
+    """`roots` and every process that comes from one, by a map of processes to their parents."""
+    found = set(roots)
+    new: set[int] = set(roots)
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= new
+    return found
+
+
 # ---- effects ----
 
 
@@ -124,7 +135,7 @@ def watch(
     why = "interrupted"
     left_over = 0
     try:
-        pump = _Pump(child, pipe.fileno(), output, attended)
+        pump = _Pump(child, pipe.fileno(), output, known, attended)
         why = pump.run(timeout)
         if why in ("timeout", "output"):
             _signal_group(child, signal.SIGTERM)
@@ -139,8 +150,16 @@ def watch(
 class _Pump:
     """Waits for output, the end of the child, and whatever else is attended to."""
 
-    def __init__(self, child: subprocess.Popen[bytes], pipe: int, output: Output, attended: Attended | None) -> None:
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        pipe: int,
+        output: Output,
+        known: set[int],
+        attended: Attended | None,
+    ) -> None:
         self._child = child
+        self._known = known
         self._pipe = pipe
         self._output = output
         self._attended = attended
@@ -174,7 +193,7 @@ class _Pump:
                     poller.unregister(ending)  # it stays readable: waiting would not wait
             if ended and (self._at_end or now >= deadline):
                 return ""
-            if why := self._limit(now, deadline):
+            if not ended and (why := self._limit(now, deadline)):
                 return why
             tick = 0.1 if ending >= 0 else 0.01
             for descriptor, _ in poller.poll(max(0.0, min(tick, deadline - now)) * 1000):
@@ -190,9 +209,13 @@ class _Pump:
             return "output"
         if now - self._counted > 0.05:
             self._counted = now
-            if tasks() - self._tasks > MOST_PROCESSES:
+            if tasks() - self._tasks > MOST_PROCESSES and self._descendants() > MOST_PROCESSES:
                 return "processes"
         return ""
+
+    def _descendants(self) -> int:
+        """How many processes come from the command, orphans included: others may be busy on this machine."""
+        return len(descendants({self._child.pid} | (children() - self._known), parents()))
 
     def _read(self, poller: select.poll) -> None:
         try:
@@ -266,6 +289,18 @@ def tasks() -> int:
             return int(file.read().split()[3].split("/")[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def parents() -> dict[int, int]:
+    """Every process of this system and its parent; empty where the system does not tell."""
+    found = {}
+    try:
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError), open(f"/proc/{pid}/stat") as file:
+                found[int(pid)] = int(file.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return {}
+    return found
 
 
 def _is_alive(pid: int) -> bool:

@@ -4,10 +4,12 @@ Modes: `workspace-write` (the default: write in the roots and in a private tempo
 temporary directory), `off`. In both confined modes: no sockets unless the network is allowed, keys, histories, our
 store and configuration not readable, no new privileges, limits on processes and core files, umask 077.
 
-Mechanisms, the first that works: Landlock with a system call filter, bubblewrap, sandbox-exec (macOS), none. A hidden
-path *inside* a root (a store in the checkout, a home directory as working directory) cannot be left out of a Landlock
-rule without losing new names beside it. Then, in this order: it is covered by a mount only the tool process sees
-(root), bubblewrap does it, or commands cannot create names beside it, and the result says so.
+Mechanisms, the first that works: Landlock with a system call filter, bubblewrap, sandbox-exec (macOS), none. A Landlock
+too old to keep signals inside (before Linux 6.12) comes after bubblewrap.
+
+A hidden path *inside* a root (a store in the checkout, a home directory as working directory) cannot be left out of a
+Landlock rule without losing new names beside it. Then, in this order: it is covered by a mount only the tool process
+sees (root), bubblewrap does it, or commands cannot create names beside it, and the result says so.
 
 Confinement is put on a short-lived thread, and a process started by that thread inherits it: no code runs between
 fork and exec.
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from agent.tools.process import Attended
 
 MODES = ("read-only", "workspace-write", "off")
+_SEES_TRUNCATION, _SEES_SIGNALS = 3, 6
+"""Landlock's versions."""
 _SYSTEM = ("/dev", "/proc", "/sys")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _AS_ROOT = ["--cap-drop", "ALL", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_FOWNER", "--cap-add", "CAP_FSETID"]
@@ -130,9 +134,24 @@ def available() -> str:
     """What this system can confine with: "landlock", "bubblewrap", "seatbelt" or "none"."""
     if sys.platform == "darwin":
         return "seatbelt" if os.access("/usr/bin/sandbox-exec", os.X_OK) else "none"
-    if seccomp.machine() is not None and landlock.abi() > 0:
+    landlocked = _landlock_works()
+    if landlocked and landlock.abi() >= _SEES_SIGNALS:
         return "landlock"
-    return "bubblewrap" if bubblewrap_works() else "none"
+    return "bubblewrap" if bubblewrap_works() else "landlock" if landlocked else "none"
+
+
+def _landlock_works() -> bool:
+    """Whether a thread of this process can be confined, tried on one."""
+    machine = seccomp.machine()
+    if machine is None or not landlock.abi():
+        return False
+    try:
+        listener = _in_thread(lambda: _confine_thread(Plan("/", [], []), machine))
+    except OSError:
+        return False
+    if listener is not None:
+        os.close(listener)
+    return True
 
 
 @lru_cache(maxsize=1)
@@ -273,7 +292,7 @@ def _bubblewrapped(argv: list[str], environ: dict[str, str], plan: Plan, stack: 
         return _free([*bubblewrap_arguments(plan, None, as_root), *argv], environ, plan, stack)
     code = os.memfd_create("filter")
     stack.callback(os.close, code)
-    os.write(code, seccomp.program(machine, _families(plan), ask_about_chmod=False))
+    os.write(code, seccomp.program(machine, _families(plan), ask=False))
     os.lseek(code, 0, os.SEEK_SET)
     return _owned(_spawn([*bubblewrap_arguments(plan, code, as_root), *argv], environ, plan, (code,)), stack), None
 
@@ -285,7 +304,7 @@ def _landlocked(argv: list[str], environ: dict[str, str], plan: Plan, stack: Exi
 
     def start() -> _Running:
         listener = _confine_thread(plan, machine)
-        warden = None if listener is None else seccomp.ChmodWarden(listener, machine, plan.may_change)
+        warden = None if listener is None else seccomp.Warden(listener, machine, plan.may_change)
         if warden is not None:
             stack.callback(warden.close)
         return _owned(_spawn(argv, environ, plan), stack), warden
@@ -298,16 +317,17 @@ def _families(plan: Plan) -> tuple[int, ...]:
 
 
 def _confine_thread(plan: Plan, machine: seccomp.Machine) -> int | None:
-    """Confine the calling thread and all it starts; the answer is where questions about chmod come in."""
+    """Confine the calling thread and all it starts; the answer is where questions about files come in."""
     from agent.tools import kernel
 
     if plan.hidden_inside and may_mount():
         _cover(plan)
         plan = replace(plan, hidden=[])
     kernel.no_new_privileges()
-    landlock.restrict(landlock.abi(), plan.allow_net, landlock_rules(plan))
+    version = landlock.abi()
+    landlock.restrict(version, plan.allow_net, landlock_rules(plan))
     kernel.drop_capabilities()
-    return seccomp.load(machine, _families(plan))
+    return seccomp.load(machine, _families(plan), guard_truncation=version < _SEES_TRUNCATION)
 
 
 def _cover(plan: Plan) -> None:

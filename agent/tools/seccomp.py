@@ -1,4 +1,4 @@
-"""The system calls that Landlock does not see: sockets of every kind, io_uring, and chmod.
+"""The system calls that Landlock does not see: sockets of every kind, io_uring, and what is said *about* files.
 
 A small filter, loaded into the thread that starts a tool process:
 
@@ -7,6 +7,9 @@ A small filter, loaded into the thread that starts a tool process:
     io_uring        is not there: it would open files and sockets past this filter.
     chmod family    is asked about: the agent makes the change itself, on the file that it has checked to lie in a
                     directory the tools may write in. What is checked is what is changed, so there is no race.
+    chown, utime    are asked about too, and then made by the process: a race can gain a time stamp.
+    setxattr        is not supported.
+    truncation      by name, and by an open for reading, is refused where Landlock is too old to see it (ABI 1 and 2).
     other ABIs      (32-bit programs, x32) are not there: their call numbers mean other things.
 
 Numbers are for x86_64 and for the generic table (aarch64, riscv64); elsewhere there is no filter. Facts: the kernel's
@@ -24,57 +27,95 @@ from typing import NamedTuple
 
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 1 << 3
 _ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT_0 = 0, 4, 16
-_RECEIVE, _SEND = 0xC0502100, 0xC0182101
-_AT_FDCWD = -100
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_RECEIVE, _SEND, _CONTINUE = 0xC0502100, 0xC0182101, 1
+_AT_FDCWD, _AT_SYMLINK_NOFOLLOW = -100, 0x100
+_HOW_OPENED, _TRUNCATING_READ = 0o1003, 0o1000
 INTERNET = (2, 10, 16)
 """AF_INET, AF_INET6, AF_NETLINK: what the network needs."""
 
+Instruction = tuple[int, int, int, int]
+
+
+class Change(NamedTuple):
+    """Where a call has its arguments: the directory (None: the working directory), the path (None: the first argument
+    is the file itself), the mode (None: not a chmod), the flags (None: it has none)."""
+
+    directory: int | None
+    path: int | None
+    mode: int | None = None
+    flags: int | None = None
+    follows: bool = True
+
 
 class Machine(NamedTuple):
-    """Call numbers of one architecture. `chmods` maps a number to where the directory, path and mode stand among the
-    arguments (directory None: the working directory; path None: the first argument is the file itself)."""
+    """Call numbers of one architecture; `opens` and `truncates` map a number to where the flags stand."""
 
     audit: int
     seccomp: int
     socket: int
-    io_uring: tuple[int, ...]
-    chmods: Mapping[int, tuple[int | None, int | None, int]]
+    changes: Mapping[int, Change]
+    attributes: tuple[int, ...]
+    opens: Mapping[int, int]
+    truncate: int
     other_abi: int | None = None
 
 
 _IO_URING = (425, 426, 427)
-_FCHMODAT2 = {452: (0, 1, 2)}
-_GENERIC = {52: (0, None, 1), 53: (0, 1, 2), **_FCHMODAT2}
+_OPENAT2 = 437
+_FCHMODAT2 = {452: Change(0, 1, 2, 3)}
+_GENERIC = {
+    52: Change(0, None, 1), 53: Change(0, 1, 2), **_FCHMODAT2,
+    54: Change(0, 1, flags=4), 55: Change(0, None), 88: Change(0, 1, flags=3),
+}  # fmt: skip
+_X86_64 = {
+    90: Change(None, 0, 1), 91: Change(0, None, 1), 268: Change(0, 1, 2), **_FCHMODAT2,
+    92: Change(None, 0), 93: Change(0, None), 94: Change(None, 0, follows=False), 260: Change(0, 1, flags=4),
+    132: Change(None, 0), 235: Change(None, 0), 261: Change(0, 1), 280: Change(0, 1, flags=3),
+}  # fmt: skip
+_SETXATTRAT = (463, 466)
 MACHINES = {
     "x86_64": Machine(
-        0xC000003E, 317, 41, _IO_URING, {90: (None, 0, 1), 91: (0, None, 1), 268: (0, 1, 2), **_FCHMODAT2}, 0x40000000
+        0xC000003E, 317, 41, _X86_64, (188, 189, 190, 197, 198, 199, *_SETXATTRAT), {2: 1, 257: 2}, 76, 0x40000000
     ),
-    "aarch64": Machine(0xC00000B7, 277, 198, _IO_URING, _GENERIC),
-    "riscv64": Machine(0xC00000F3, 277, 198, _IO_URING, _GENERIC),
+    "aarch64": Machine(0xC00000B7, 277, 198, _GENERIC, (5, 6, 7, 14, 15, 16, *_SETXATTRAT), {56: 2}, 45),
+    "riscv64": Machine(0xC00000F3, 277, 198, _GENERIC, (5, 6, 7, 14, 15, 16, *_SETXATTRAT), {56: 2}, 45),
 }
 
 
-def program(machine: Machine, families: tuple[int, ...], ask_about_chmod: bool) -> bytes:
+def program(machine: Machine, families: tuple[int, ...], ask: bool, guard_truncation: bool = False) -> bytes:
     """The filter as the kernel takes it: 8 bytes an instruction."""
-    code = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, machine.audit), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    missing = _ERRNO | errno.ENOSYS
+    code = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, machine.audit), (_RETURN, 0, 0, missing)]
     code.append((_LOAD, 0, 0, _NUMBER))
     if machine.other_abi is not None:
-        code += [(_JUMP_AT_LEAST, 0, 1, machine.other_abi), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    for number in machine.io_uring:
-        code += _when(number, _ERRNO | errno.ENOSYS)
-    for number in machine.chmods if ask_about_chmod else ():
+        code += [(_JUMP_AT_LEAST, 0, 1, machine.other_abi), (_RETURN, 0, 0, missing)]
+    for number in _IO_URING:
+        code += _when(number, missing)
+    for number in machine.attributes:
+        code += _when(number, _ERRNO | errno.EOPNOTSUPP)
+    for number in machine.changes if ask else ():
         code += _when(number, _ASK)
-    code += [(_JUMP_EQUAL, 1, 0, machine.socket), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARGUMENT_0)]
+    code += _no_truncation(machine) if guard_truncation else []
+    code += [(_JUMP_EQUAL, 1, 0, machine.socket), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     for family in families:
         code += _when(family, _ALLOW)
     code.append((_RETURN, 0, 0, _ERRNO | errno.EACCES))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
-def _when(value: int, answer: int) -> list[tuple[int, int, int, int]]:
+def _when(value: int, answer: int) -> list[Instruction]:
     return [(_JUMP_EQUAL, 0, 1, value), (_RETURN, 0, 0, answer)]
+
+
+def _no_truncation(machine: Machine) -> list[Instruction]:
+    code = [*_when(machine.truncate, _ERRNO | errno.EACCES), *_when(_OPENAT2, _ERRNO | errno.ENOSYS)]
+    for number, flags in machine.opens.items():
+        inner = [(_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * flags), (_AND, 0, 0, _HOW_OPENED)]
+        inner += [*_when(_TRUNCATING_READ, _ERRNO | errno.EACCES), (_LOAD, 0, 0, _NUMBER)]
+        code += [(_JUMP_EQUAL, 0, len(inner), number), *inner]
+    return code
 
 
 # ---- effects ----
@@ -85,13 +126,13 @@ def machine() -> Machine | None:
     return MACHINES.get(os.uname().machine)
 
 
-def load(known: Machine, families: tuple[int, ...]) -> int | None:
-    """Filter the calling thread for ever; the answer is where questions about chmod come in, or None where the
+def load(known: Machine, families: tuple[int, ...], guard_truncation: bool) -> int | None:
+    """Filter the calling thread for ever; the answer is where questions about files come in, or None where the
     kernel does not ask (then chmod is not looked at). Needs `no_new_privileges` first. Raises: `OSError`."""
     from agent.tools import kernel
 
     for ask, flags in ((True, _NEW_LISTENER), (False, 0)):
-        code = kernel.buffer(program(known, families, ask))
+        code = kernel.buffer(program(known, families, ask, guard_truncation))
         pointer = kernel.address_of(code).value
         header = kernel.buffer(struct.pack("@HP", len(code) // 8, pointer))
         try:
@@ -103,12 +144,13 @@ def load(known: Machine, families: tuple[int, ...]) -> int | None:
     return None
 
 
-class ChmodWarden:
-    """Answers tool processes that want to change a mode: it does it for them where `may_change(path)` says so."""
+class Warden:
+    """Answers tool processes that want to change what is said about a file: its mode, owner, times. `may_change(path)`
+    decides; a mode is changed by the warden itself."""
 
     def __init__(self, listener: int, known: Machine, may_change: Callable[[str], bool]) -> None:
         self._listener = listener
-        self._chmods = known.chmods
+        self._changes = known.changes
         self._may_change = may_change
 
     def fileno(self) -> int:
@@ -126,43 +168,55 @@ class ChmodWarden:
         try:
             ioctl(self._listener, _RECEIVE, question)
             identity, caller, _, number = struct.unpack_from("=QIIi", question)
-            arguments = struct.unpack_from("=6Q", question, 32)
-            reply = -self._change(caller, number, arguments)
-            ioctl(self._listener, _SEND, bytearray(struct.pack("=QqiI", identity, 0, reply, 0)))
+            change = self._changes[number]
+            error = self._judge(caller, change, struct.unpack_from("=6Q", question, 32))
+            flags = _CONTINUE if change.mode is None and not error else 0
+            ioctl(self._listener, _SEND, bytearray(struct.pack("=QqiI", identity, 0, -error, flags)))
         except OSError:
             return
 
-    def _change(self, caller: int, number: int, arguments: tuple[int, ...]) -> int:
-        """Make the change; the answer is an error number, 0 when it is made."""
-        directory, path, mode = self._chmods[number]
+    def _judge(self, caller: int, change: Change, arguments: tuple[int, ...]) -> int:
+        """Look at what is meant, and make the change if it is of a mode; an error number, 0 when all is well."""
         try:
-            descriptor = os.open(_where(caller, directory, path, arguments), os.O_PATH | os.O_CLOEXEC)
+            descriptor = os.open(_where(caller, change, arguments), os.O_PATH | os.O_CLOEXEC | _how(change, arguments))
         except OSError as error:
             return error.errno or errno.EPERM
         try:
             own = f"/proc/self/fd/{descriptor}"
             if not self._may_change(os.readlink(own)):
                 return errno.EACCES
-            wanted = arguments[mode] & 0o7777
-            if wanted & 0o6000 and stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return errno.EPERM  # a program that runs as somebody else outlives the sandbox
-            os.chmod(own, wanted)
-            return 0
+            return 0 if change.mode is None else _chmod(own, descriptor, arguments[change.mode] & 0o7777)
         except OSError as error:
             return error.errno or errno.EPERM
         finally:
             os.close(descriptor)
 
 
-def _where(caller: int, directory: int | None, path: int | None, arguments: tuple[int, ...]) -> str:
+def _chmod(own: str, descriptor: int, mode: int) -> int:
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISLNK(kind):
+        return errno.EOPNOTSUPP
+    if mode & 0o6000 and stat.S_ISREG(kind):
+        return errno.EPERM  # a program that runs as somebody else outlives the sandbox
+    os.chmod(own, mode)
+    return 0
+
+
+def _how(change: Change, arguments: tuple[int, ...]) -> int:
+    """The open flag for a call that means the link itself."""
+    flags = 0 if change.flags is None else arguments[change.flags]
+    return 0 if change.follows and not flags & _AT_SYMLINK_NOFOLLOW else os.O_NOFOLLOW
+
+
+def _where(caller: int, change: Change, arguments: tuple[int, ...]) -> str:
     """The file a question is about, as a path through the caller's own /proc entry."""
     base = f"/proc/{caller}/cwd"
-    if directory is not None:
-        number = struct.unpack("=i", struct.pack("=I", arguments[directory] & 0xFFFFFFFF))[0]
+    if change.directory is not None:
+        number = struct.unpack("=i", struct.pack("=I", arguments[change.directory] & 0xFFFFFFFF))[0]
         base = base if number == _AT_FDCWD else f"/proc/{caller}/fd/{number}"
-    if path is None:
+    if change.path is None or not arguments[change.path]:
         return base
-    name = _text_at(caller, arguments[path])
+    name = _text_at(caller, arguments[change.path])
     if not name:
         return base
     return f"/proc/{caller}/root{name}" if name.startswith("/") else f"{base}/{name}"

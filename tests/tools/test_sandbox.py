@@ -53,8 +53,8 @@ def confined(request, tmp_path: Path, home: Path, monkeypatch) -> Iterator[Box]:
     yield box
 
 
-def state(tmp_path: Path) -> dict[str, tuple[str, int]]:
-    """Content and mode of everything beside the root."""
+def state(tmp_path: Path) -> dict[str, tuple[object, ...]]:
+    """Content, mode, time and attributes of everything beside the root."""
     found = {}
     for top, directories, names in os.walk(tmp_path):
         if Path(top) == tmp_path:
@@ -62,7 +62,8 @@ def state(tmp_path: Path) -> dict[str, tuple[str, int]]:
         for name in [*names, *directories]:
             path = Path(top) / name
             kept = path.read_text() if path.is_file() else ""
-            found[str(path)] = (kept, path.lstat().st_mode)
+            status = path.lstat()
+            found[str(path)] = (kept, status.st_mode, status.st_mtime, *os.listxattr(path, follow_symlinks=False))
     return found
 
 
@@ -99,6 +100,11 @@ WRITES = [
     "echo x >> {home}/.ssh/authorized_keys",
     "echo x > {store}/other.jsonl",
     "rm -rf {store}",
+    "touch -d 2001-01-01 {out}/file",
+    "touch -h -d 2001-01-01 {out}/file",
+    "touch -r / {out}",
+    "python3 -c \"import os; os.setxattr('{out}/file', 'user.x', b'1')\"",
+    "python3 -c \"import os; os.utime(os.open('{out}/file', 0), (1, 1))\"",
     "git init -q {out}/repo",
     "tar cf {out}/t.tar mine",
     "(echo x > {out}/new) & wait",
@@ -252,6 +258,10 @@ EVERYDAY = [
     ("head -c 4 /dev/zero | wc -c; head -c 2 /dev/urandom | wc -c; echo > /dev/null", "4\n2"),
     ("sleep 60 & kill $! && wait $!; echo $?", "143"),
     ("tar cf t.tar mine && mkdir o && tar xf t.tar -C o && cat o/mine", "my own"),
+    ("touch -d 2001-01-01T00:00 mine && cp -a mine c && stat -c %y c | cut -c 1-10", "2001-01-01"),
+    ("ln -s nowhere l && touch -h -d 2001-01-01 l && stat -c %y l | cut -c 1-10", "2001-01-01"),
+    ("mkdir t && ln -s nowhere t/l && echo x > t/f && tar cf - t | (mkdir u && tar xf - -C u) && ls u/t", "f\nl"),
+    ("chown $(id -u) mine && chgrp -h $(id -g) mine && echo owned", "owned"),
     ("ls /usr > /dev/null && cat /etc/passwd > /dev/null && echo readable", "readable"),
 ]
 
