@@ -1,0 +1,378 @@
+"""Black-box acceptance: what a careful user of a terminal, a script and CI would check, on the real command."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Runner, environment
+from server import ScriptedServer, calls, chunk, cut, hang, raw, sse, status, text
+from test_run import at, ended, entries, only_log, shape, started, store
+
+COMMAND = [sys.executable, "-m", "agent"]
+
+
+def on_a_terminal(server: ScriptedServer, cwd: Path, *argv: str, keys: bytes = b"", **env: str) -> tuple[int, str]:
+    """Run with stdin, stdout and stderr on one pty; (exit code, all that was shown)."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *argv], cwd=cwd, env=environment(**at(server, TERM="xterm", **env)),
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    shown = b""
+    while True:
+        ready = select.select([master], [], [], 60)[0]
+        assert ready, shown
+        try:
+            data = os.read(master, 65536)
+        except OSError:  # the last writer has gone
+            break
+        if not data:
+            break
+        shown += data
+        if keys and shown.rstrip().endswith(b"[N]o:"):
+            os.write(master, keys)
+            keys = b""
+    os.close(master)
+    return process.wait(), shown.decode().replace("\r\n", "\n")
+
+
+# ---- standard input ----
+
+
+def test_an_idle_pipe_never_hangs_a_run_with_a_prompt(home: Path, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    with ScriptedServer([text("Hi")]) as server:
+        done = subprocess.run(
+            [*COMMAND, "hi"],
+            cwd=tmp_path,
+            env=environment(**at(server)),
+            stdin=reader,
+            capture_output=True,
+            check=False,
+        )
+    os.close(writer)
+    os.close(reader)
+    assert (done.returncode, done.stdout) == (0, b"Hi\n")
+    assert b"standard input stayed silent and was not read" in done.stderr
+    assert server.requests[0]["messages"][-1]["content"] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdin", "sent"),
+    [
+        (["-"], b"x\n", "x\n"),
+        ([], b"the prompt", "the prompt"),
+        (["p"], b"x\n", "p\n\n<stdin>\nx\n</stdin>"),
+        (["p"], b"", "p"),
+        (["--no-stdin", "p"], b"x\n", "p"),
+        (["--", "-5", "plus", "3"], b"", "-5 plus 3"),
+        (["sessions are broken"], b"", "sessions are broken"),
+        (["run", "sessions", "are", "broken"], b"", "sessions are broken"),
+        (["--", "sessions", "are", "broken"], b"", "sessions are broken"),
+        (["p"], b"\xef\xbb\xbfa\r\nb\x00\xff", "p\n\n<stdin>\na\r\nb\ufffd\ufffd\n</stdin>"),
+        (["-p", "hello"], b"", "hello"),
+    ],
+)
+def test_what_is_sent(agent: Runner, argv: list[str], stdin: bytes, sent: str) -> None:
+    with ScriptedServer([text("ok")]) as server:
+        assert agent(*argv, stdin=stdin, **at(server)).code == 0
+    assert server.requests[0]["messages"][-1]["content"] == sent
+
+
+def test_options_stand_before_and_after_the_prompt(agent: Runner, tmp_path: Path) -> None:
+    (tmp_path / "work" / "a").write_text("A")
+    (tmp_path / "work" / "b").write_text("B")
+    with ScriptedServer([text("ok")], repeat_last=True) as server:
+        agent("-f", "a", "-f", "b", "p", **at(server))
+        agent("p", "-f", "a", "--file=b", **at(server))
+    told = [request["messages"][-1]["content"] for request in server.requests]
+    assert told == ['p\n\n<file path="a">\nA\n</file>\n\n<file path="b">\nB\n</file>'] * 2
+
+
+def test_five_megabytes_on_stdin(agent: Runner, home: Path) -> None:
+    """More than any window: the turn still ends, with what fits."""
+    with ScriptedServer([text("ok")], repeat_last=True, window=40_000) as server:
+        done = agent("-q", "count", "--window", "32k", stdin=b"line of text\n" * 400_000, **at(server))
+    assert (done.code, done.out) == (0, "ok\n"), done
+    assert server.violations == []
+
+
+def test_alone_it_explains_itself(home: Path, tmp_path: Path) -> None:
+    with ScriptedServer([]) as server:
+        code, shown = on_a_terminal(server, tmp_path)
+    assert code == 2
+    assert "agent: a one-shot command-line agent whose memory can be trusted." in shown
+    assert len(shown.splitlines()) <= 14
+
+
+# ---- sessions ----
+
+
+def test_an_ambiguous_prefix_lists_the_matches(agent: Runner, home: Path) -> None:
+    store(home).mkdir(parents=True)
+    for tail in ("0123aaaa", "0123bbbb"):
+        (store(home) / f"20260101-000000-{tail}.jsonl").write_text(
+            json.dumps({"type": "meta", "id": f"20260101-000000-{tail}"}) + "\n"
+        )
+    with ScriptedServer([]) as server:
+        done = agent("-c", "0123", "hi", **at(server))
+    assert (done.code, done.out, server.requests) == (4, "", [])
+    assert "20260101-000000-0123aaaa" in done.err
+    assert "20260101-000000-0123bbbb" in done.err
+
+
+def test_the_second_process_is_told_who_is_first(home: Path, tmp_path: Path) -> None:
+    gate = threading.Event()
+    script = [
+        text("one"),
+        raw([sse(chunk({"content": "slow "})), gate, sse(chunk({"content": "two"}, "stop"))]),
+        text("three"),
+    ]
+    with ScriptedServer(script) as server:
+        ended(started(server, tmp_path, "-q", "first"))
+        first = started(server, tmp_path, "-q", "--last", "second")
+        assert first.stdout is not None
+        assert first.stdout.read(5) == b"slow "
+        second = ended(started(server, tmp_path, "--last", "third"))
+        assert (second.code, second.out) == (7, "")
+        assert str(first.pid) in second.err
+        waiting = started(server, tmp_path, "-q", "--wait", "30", "--last", "third")
+        gate.set()
+        assert ended(first).code == 0
+        assert ended(waiting).out == "three\n"
+    assert [line for line in shape(only_log(home)) if line.startswith("user")] == [
+        "user: first", "user: second", "user: third"
+    ]  # fmt: skip
+    assert server.violations == []
+
+
+def test_files_are_private_whatever_the_umask(home: Path, tmp_path: Path) -> None:
+    with ScriptedServer([calls([("write_file", {"path": "x", "content": "1"})]), text("ok")]) as server:
+        line = f'umask 000; exec "{sys.executable}" -m agent -q hi'
+        subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=environment(**at(server)), stdin=subprocess.DEVNULL, check=True
+        )
+    inside = {path: path.stat().st_mode & 0o777 for path in store(home).rglob("*")}
+    assert {mode for path, mode in inside.items() if path.is_file()} == {0o600}
+    assert {mode for path, mode in inside.items() if path.is_dir()} <= {0o700}
+    assert store(home).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_printed_way_on_works_after_every_kind_of_failure(agent: Runner, home: Path) -> None:
+    failures = [status(401, {"error": {"message": "bad key"}}), status(400, {"error": {"message": "bad"}}), cut("Half")]
+    for failure in failures:
+        with ScriptedServer([failure, text("fine")]) as server:
+            agent("one", **at(server))
+            assert agent("-q", "--last", "two", **at(server)).out == "fine\n"
+            assert server.violations == []
+
+
+def test_a_fork_leaves_the_original_alone(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one"), text("two")]) as server:
+        agent("first", **at(server))
+        log = only_log(home)
+        before = log.read_bytes()
+        done = agent("-c", log.stem, "--fork", "second", **at(server))
+    assert (done.code, log.read_bytes()) == (0, before)
+    [copy] = set(store(home).glob("*.jsonl")) - {log}
+    assert shape(copy)[-2:] == ["user: second", "assistant: two"]
+    assert entries(copy)[0]["parent"]["id"] == log.stem
+
+
+@pytest.mark.parametrize("when", ["read-only", "no home"])
+def test_nowhere_to_write(agent: Runner, home: Path, tmp_path: Path, when: str) -> None:
+    """A clear sentence, no traceback, and the right code."""
+    env = {"HOME": ""} if when == "no home" else {"XDG_STATE_HOME": "/proc/self/nowhere"}
+    with ScriptedServer([text("never")]) as server:
+        done = agent("hi", **at(server), **env)
+    assert (done.code, done.out, server.requests) == (3 if when == "no home" else 1, "", [])
+    assert "Traceback" not in done.err
+
+
+# ---- output ----
+
+
+def test_colour_only_where_it_belongs(home: Path, tmp_path: Path, agent: Runner) -> None:
+    """On a terminal stderr is coloured; NO_COLOR, TERM=dumb and a pipe get no ESC byte."""
+    with ScriptedServer([text("Hi")], repeat_last=True) as server:
+        assert "\x1b[" in on_a_terminal(server, tmp_path, "hi")[1]
+        assert "\x1b" not in on_a_terminal(server, tmp_path, "hi", NO_COLOR="1")[1]
+        piped = agent("hi", **at(server, TERM="dumb"))
+        assert "\x1b" not in piped.out + piped.err
+
+
+def test_an_escape_from_the_model_never_reaches_the_terminal(home: Path, tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J"
+    with ScriptedServer([calls([("bash", {"command": f"printf '{evil}'"})], f"look {evil}"), text(evil)]) as server:
+        code, shown = on_a_terminal(server, tmp_path, "hi", NO_COLOR="1")
+    assert code == 0
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "^[]0;owned^G" in shown
+
+
+def test_every_line_of_json_parses_whatever_the_tools_say(agent: Runner) -> None:
+    noisy = "echo to stdout; echo to stderr >&2; printf '\\xff\\xfe'"
+    with ScriptedServer([calls([("bash", {"command": noisy})]), text("done")]) as server:
+        done = agent("--json", "hi", **at(server))
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert (lines[0]["subtype"], lines[-1]["type"], lines[-1]["result"]) == ("init", "result", "done")
+    assert done.err == ""
+
+
+def test_the_first_line_of_json_and_no_more(home: Path, tmp_path: Path) -> None:
+    with ScriptedServer([text("Hi there")]) as server:
+        line = f'"{sys.executable}" -m agent --json hi | head -n 1'
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, env=environment(**at(server)),
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr, json.loads(done.stdout)["subtype"]) == (0, b"", "init")
+    assert shape(only_log(home))[-1] == "assistant: Hi there"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_json_ends_with_a_result_on_a_signal_too(home: Path, tmp_path: Path, number: int, code: int) -> None:
+    gate = threading.Event()
+    with ScriptedServer([raw([sse(chunk({"content": "Half "})), gate])]) as server:
+        process = started(server, tmp_path, "--json", "--include-partial-messages", "hi")
+        assert process.stdout is not None
+        read = b""
+        while b"stream_event" not in read:
+            read += process.stdout.readline()
+        process.send_signal(number)
+        done = ended(process)
+        gate.set()
+    last = json.loads(done.out.splitlines()[-1])
+    assert (done.code, last["type"], last["subtype"], last["exit_code"]) == (code, "result", "interrupted", code)
+
+
+def test_the_answer_in_a_file(agent: Runner, tmp_path: Path) -> None:
+    target = tmp_path / "work" / "answer.txt"
+    with ScriptedServer([calls([("bash", {"command": "true"})], "Thinking."), text("42")]) as server:
+        assert agent("-q", "-o", "answer.txt", "hi", **at(server)).code == 0
+    assert target.read_text() == "42\n"
+    assert [path.name for path in target.parent.iterdir()] == ["answer.txt"]
+
+
+@pytest.mark.parametrize(
+    "encoding", [{"LANG": "C", "LC_ALL": "C"}, {"PYTHONIOENCODING": "cp1252"}, {"PYTHONUTF8": "0"}]
+)
+def test_the_answer_is_utf8_whatever_the_locale(home: Path, tmp_path: Path, encoding: dict[str, str]) -> None:
+    with ScriptedServer([text("修复 🙂")]) as server:
+        done = subprocess.run(
+            [*COMMAND, "hi"], cwd=tmp_path, env=environment(**at(server), **encoding), stdin=subprocess.DEVNULL,
+            capture_output=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "修复 🙂\n".encode())
+
+
+# ---- failures ----
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (status(401, {"error": {"message": "no"}}), 3),
+        (status(403, {"error": {"message": "no"}}), 3),
+        (status(429, {"error": {"message": "Rate limit reached"}}, {"Retry-After": "3600"}), 75),
+        (status(400, {"error": {"message": "temperature is out of range"}}), 1),
+        (raw("not json at all", "application/json"), 1),
+    ],
+    ids=["401", "403", "429 for an hour", "400", "bad JSON"],
+)
+def test_failures_and_their_codes(agent: Runner, reply: Any, code: int) -> None:
+    with ScriptedServer([reply], repeat_last=True) as server:
+        done = agent("hi", **at(server))
+    assert (done.code, done.out) == (code, ""), done
+    assert done.err.splitlines()[-1].startswith("agent: ")
+
+
+def test_a_server_that_says_nothing(agent: Runner) -> None:
+    with ScriptedServer([hang()]) as server:
+        done = agent("hi", "--timeout", "20", **at(server, AGENT_FIRST_BYTE_TIMEOUT="0.3", AGENT_STALL_TIMEOUT="0.3"))
+    assert done.code in (75, 124), done
+
+
+def test_no_key_ever_shows(agent: Runner, home: Path) -> None:
+    key = "sk-test-0123456789abcdef"
+    for reply in (status(401, {"error": {"message": f"Incorrect API key provided: {key}"}}), text("Hi")):
+        with ScriptedServer([reply]) as server:
+            done = agent("--debug", "hi", **at(server, OPENAI_API_KEY=key))
+        assert key not in done.out + done.err
+    assert all(key.encode() not in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+# ---- tools ----
+
+
+def test_a_write_outside_is_blocked_and_told(agent: Runner, home: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    script = [
+        calls([("write_file", {"path": str(outside), "content": "x"}), ("bash", {"command": f"echo x > {outside}"})]),
+        text("It was not allowed."),
+    ]
+    with ScriptedServer(script) as server:
+        done = agent("--json", "write outside", **at(server))
+    assert done.code == 0
+    assert not outside.exists()
+    results = [m["content"] for m in server.requests[1]["messages"] if m["role"] == "tool"]
+    assert len(results) == 2
+    assert all("exit status 0" not in text for text in results), results
+
+
+def test_strict_makes_a_denial_an_exit_code(agent: Runner) -> None:
+    script = [calls([("bash", {"command": "git push"})]), text("I could not.")]
+    for flags, code in (([], 0), (["--strict"], 5)):
+        with ScriptedServer(script) as server:
+            done = agent("--deny", "bash(git push *)", *flags, "push", **at(server))
+        assert (done.code, done.out) == (code, "I could not.\n")
+        assert "denied" in done.err
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"), [(b"y\n", "exit status 0"), (b"n\n", "The user said no"), (b"\x04", "The user said no")]
+)
+def test_bash_asks_on_a_terminal_where_nothing_confines(home: Path, tmp_path: Path, keys: bytes, told: str) -> None:
+    with ScriptedServer([calls([("bash", {"command": "echo 1"})]), text("ok")]) as server:
+        code, shown = on_a_terminal(server, tmp_path, "--sandbox", "off", "hi", keys=keys)
+    assert code == 0, shown
+    assert "bash wants to run:\n  echo 1" in shown
+    [result] = [m["content"] for m in server.requests[1]["messages"] if m["role"] == "tool"]
+    assert told in result
+
+
+def test_without_a_terminal_a_question_is_a_denial(agent: Runner) -> None:
+    script = [calls([("bash", {"command": "echo 1"})]), text("I could not.")]
+    with ScriptedServer(script) as server:
+        denied = agent("--sandbox", "off", "hi", **at(server))
+    with ScriptedServer(script) as server:
+        allowed = agent("--sandbox", "off", "--yolo", "hi", **at(server))
+    assert "denied" in denied.err
+    assert "bash done" in allowed.err
+
+
+# ---- speed of the edges ----
+
+
+def test_the_run_ends_when_the_answer_does(home: Path, tmp_path: Path) -> None:
+    """A server that keeps the connection open after [DONE] does not keep the run."""
+    gate = threading.Event()
+    body = [sse(chunk({"content": "Hi"})), sse(chunk({}, "stop")), sse("[DONE]"), gate]
+    with ScriptedServer([raw(body)]) as server:
+        begun = time.monotonic()
+        done = ended(started(server, tmp_path, "-q", "hi"))
+        took = time.monotonic() - begun
+        gate.set()
+    assert (done.code, done.out) == (0, "Hi\n")
+    assert took < 30
