@@ -19,13 +19,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent import guards, plan, record, summary
 from agent.errors import ContextOverflow, LimitError, StorageError
 from agent.events import Compacted, Compacting, Emit, NotCompacted
 from agent.messages import Model, Schema, Usage, text_of
+from agent.room import FRAME_TOKENS, Job, Material, Room, material, share_out
 from agent.session import Session, replay
+from agent.statements import USER
 from agent.tokens import (
     Entry,
     Limits,
@@ -36,61 +38,17 @@ from agent.tokens import (
     estimate,
     estimate_messages,
     message_tokens,
-    standing,
-    tool_tokens,
 )
 
 PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
 STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
 """What `strategy` may force; `shortened` is where every strategy ends when a message is itself too long."""
 
-FRAME_TOKENS = 90
-AIM = 0.8
-"""Of the goal: a fold that only just meets it is soon followed by the next."""
-RECORD_SHARES = ((4_000, 0.75), (50_000, 0.25))
-"""Of the first 4,000 tokens of room most go to the record, of what is beyond a quarter: facts first, then tails."""
-SUMMARY_SHARE = 0.15
 NOTHING = "There is nothing to compact: what could be left out is smaller than what would replace it"
 NEAR = 0.25
 """An estimate within this share of the trigger is counted exactly before it decides."""
 
 Price = Callable[[Usage], float | None]
-
-
-class Job(NamedTuple):
-    """What is wanted of one compaction. `goal` and `ceiling` are tokens: aim for one, do not stay above the other."""
-
-    reason: str
-    goal: int
-    ceiling: int
-    keep: int | None = None
-    strategy: str | None = None
-    wishes: str = ""
-    ask: bool = True
-    must: bool = False
-    """The context does not fit: anything smaller is welcome."""
-
-
-class Material(NamedTuple):
-    """The context at one moment. Sizes are estimates; times `ratio` they are tokens of this model."""
-
-    system: tuple[Entry, ...]
-    body: tuple[Entry, ...]
-    others: tuple[Entry, ...]
-    fixed: int
-    ratio: float
-
-    def tokens(self, body: Sequence[Entry]) -> int:
-        return round((self.fixed + plan.size(body)) * self.ratio)
-
-
-class Room(NamedTuple):
-    """How a compacted context is shared out, in estimated tokens."""
-
-    record: int
-    written: int
-    keep: int
-    wide: int
 
 
 @dataclass(frozen=True)
@@ -104,43 +62,14 @@ class Draft:
     summary: Entry | None = None
 
 
-def material(entries: Sequence[Entry], tools: Sequence[Schema], ratio: float) -> Material:
-    """Sort the entries of a session: system message first, what can be compacted, and what is only carried along."""
-    live = standing(entries)
-    lead = 1 if live and plan.role(live[0]) == "system" else 0
-    others = tuple(e for e in entries if e.get("type") not in ("message", "compaction", "undo", "failed"))
-    fixed = tool_tokens(tools) + plan.size(live[:lead])
-    return Material(tuple(live[:lead]), tuple(live[lead:]), others, fixed, ratio)
-
-
-def record_share(room: int) -> int:
-    """Tokens of the record, by RECORD_SHARES."""
-    tokens, left = 0.0, room
-    for span, share in RECORD_SHARES:
-        tokens += min(left, span) * share
-        left = max(0, left - span)
-    return int(tokens)
-
-
-def share_out(limits: Limits, job: Job, context: Material) -> Room:
-    """Fixed cost first, then the record and the summary, and the tail gets the rest, up to its own limit.
-
-    Where hardly anything is left the record still gets a fifth of the window (at most 600).
-    """
-    room = max(0, int(job.goal * AIM / context.ratio) - context.fixed)
-    kept_facts = max(record_share(room), min(600, limits.window // 5))
-    kept_facts = min(kept_facts, max(80, plan.size(context.body) * 2 // 5))
-    written = int(min(summary.summary_cap(limits.window), max(64, room * SUMMARY_SHARE)))
-    wide = max(0, room - kept_facts - FRAME_TOKENS)
-    keep = min(max(0, wide - written), int(limits.keep / context.ratio))
-    return Room(kept_facts, written, keep if job.keep is None else int(job.keep / context.ratio), wide)
-
-
 # ---- effects ----
 
 
 class Compactor:
-    """Keeps one session's context within the limits of one model. `limits` is replaced when a window is learnt."""
+    """Keeps one session's context within the limits of one model.
+
+    `limits` is replaced when a window is learnt; `tools` may be, when what is offered changes.
+    """
 
     def __init__(
         self,
@@ -157,7 +86,7 @@ class Compactor:
         self.limits = limits
         self._session = session
         self._model = model
-        self._tools = tuple(tools) if model.takes_tools else ()
+        self.tools = tuple(tools) if model.takes_tools else ()
         self._emit = emit
         self._summary_model = summary_model
         self._instructions = instructions
@@ -179,7 +108,7 @@ class Compactor:
         if trigger is None or size.tokens < trigger:
             return False
         now = guards.state(self._session.meta, self._session.entries, trigger)
-        vain = guards.refusal(now, size.tokens)
+        vain = guards.refusal(now, size.tokens, self.limits.window)
         if vain:
             self._not("nothing", f"Nothing was compacted: {vain}", once=True)
             return False
@@ -232,7 +161,7 @@ class Compactor:
 
     def _size(self) -> Size:
         """The size of the next request; counted exactly where an estimate alone is near the trigger."""
-        about = (self._session.meta, self._session.entries, self._model.name, self._tools)
+        about = (self._session.meta, self._session.entries, self._model.name, self.tools)
         size = context_size(*about)
         trigger = self.limits.trigger
         if not size.reported and trigger and abs(size.tokens - trigger) < NEAR * trigger:
@@ -240,13 +169,13 @@ class Compactor:
         return size
 
     def _material(self) -> Material:
-        entries, tools = self._session.entries, self._tools
+        entries, tools = self._session.entries, self.tools
         ratio = self._ratio or calibration(self._session.meta, entries, self._model.name, tools)
         return material(entries, tools, ratio)
 
     def _refuse_the_impossible(self) -> None:
         context = self._material()
-        fixed = estimate_messages((e["message"] for e in context.system), self._tools, count)
+        fixed = estimate_messages((e["message"] for e in context.system), self.tools, count)
         if fixed >= self.limits.window:
             raise LimitError(
                 f"The system prompt and the tools alone take {fixed} tokens of a window of {self.limits.window}",
@@ -266,7 +195,7 @@ class Compactor:
             light = draft.body if draft else context.body
             draft, answer = self._folded(context, light, room, job, before, announce=not dry_run)
         if draft is None or draft.tokens >= context.tokens(context.body):
-            why = "no_summary" if answer.verdict.reasons else "nothing"
+            why = answer.outcome or "nothing"
             return self._not(why, answer.error or NOTHING, once=job.reason == "threshold")
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
@@ -325,7 +254,7 @@ class Compactor:
         if earlier and estimate(earlier) > room.written * 2:
             earlier = plan.head_and_tail(earlier, room.written * 2)
         facts = record.compose(gathered, room.record, present)
-        frame = summary.Frame(first, last, f"{self._session.id}.archive", recall=bool(self._tools))
+        frame = summary.Frame(first, last, f"{self._session.id}.archive", recall=bool(self.tools))
         message = {"role": "user", "content": summary.framed(frame, written, facts, earlier)}
         about = {"summary": True, "written": written or earlier, "covers": [first, last]}
         tokens = context.tokens(kept) + round(message_tokens(message) * context.ratio)
@@ -335,8 +264,8 @@ class Compactor:
 
     def _ask(self, context: Material, cut: plan.Fold, room: Room, job: Job) -> summary.Answer:
         """A checked summary of the head: of the summary model where there is one, else, or if it fails, of the main."""
-        gathered = record.gather(e for e in cut.folded if not e.get("summary"))
-        words = "\n".join(s.text for s in gathered.statements if s.kind == record.USER)
+        gathered = record.gather(cut.folded)
+        words = "\n".join(s.text for s in gathered.statements if s.kind == USER)
         source = summary.Source(plan.size(cut.folded), record.matter(gathered), words)
         wishes = "\n".join(filter(None, (self._instructions, job.wishes)))
         answer = summary.Answer()
@@ -362,7 +291,7 @@ class Compactor:
         told = [(e.get("n", 0), e["message"]) for e in by_n(context.body, cut.folded) if not e.get("summary")]
         about: dict[str, Any] = {"cap": min(room.written, max(64, source.tokens // 2)), "wishes": wishes}
         about |= {"earlier": earlier, "ratio": context.ratio}
-        answer = summary.ask(model, summary.requests_for(head, told, self._tools, window=window, **about), source)
+        answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source)
         if "overflow" in answer.verdict.reasons:
             smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
             answer = summary.ask(model, smaller[-1:], source)

@@ -64,10 +64,16 @@ def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:
     )
 
 
-def refusal(now: State, size: int) -> str:
-    """Why a proactive compaction at `size` tokens would be in vain, or "" when it may be tried."""
+def refusal(now: State, size: int, window: int) -> str:
+    """Why a proactive compaction at `size` tokens would be in vain, or "" when it may be tried.
+
+    What has grown past the window since the last one may always be tried; what a server took although it was larger
+    than the window we know of is no reason.
+    """
     if not now.grown:
         return "nothing was added since the last compaction"
+    if now.base < window <= size:
+        return ""
     if max(now.strikes, now.row) >= MOST and size < GROWTH * now.base:
         return f"the last {MOST} compactions gained too little; the next one waits until the context has grown"
     if now.row and size < 1.05 * now.base:

@@ -20,7 +20,7 @@ from agent import anchors
 from agent.errors import AgentError, ContextOverflow
 from agent.messages import Message, Model, Reply, Request, Schema, Usage, text_of, tool_calls
 from agent.plan import head_and_tail
-from agent.record import ROLE_TAGS, defused
+from agent.statements import ROLE_TAGS, defused
 from agent.tokens import estimate, estimate_messages
 
 HEADINGS = ("Goal", "Done", "Facts and decisions", "State and next step", "Open", "Constraints")
@@ -295,6 +295,13 @@ class Answer:
     model: str = ""
     usage: Usage | None = None
     error: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """Of an attempt without a summary: "failed" (no answer came), "no_summary" (none that passes); else ""."""
+        if {"call_failed", "overflow"} & set(self.verdict.reasons):
+            return "failed"
+        return "no_summary" if self.verdict.reasons else ""
 
 
 def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:

@@ -116,14 +116,20 @@ def count(text: str) -> int:
 # ---- messages ----
 
 
+@lru_cache(maxsize=8192)
+def _measured(measure: Measure, text: str) -> int:
+    """A text is measured once in a run: every request looks at the whole conversation again."""
+    return measure(text)
+
+
 def message_tokens(message: Message, measure: Measure = estimate) -> int:
     """Tokens of one message as it is sent: text, reasoning that is echoed, calls, images at a flat rate."""
-    tokens = MESSAGE_OVERHEAD + measure(text_of(message))
+    tokens = MESSAGE_OVERHEAD + _measured(measure, text_of(message))
     reasoning = message.get("reasoning_content")
     if isinstance(reasoning, str):
         tokens += measure(reasoning)
     for call in tool_calls(message):
-        tokens += CALL_OVERHEAD + measure(call.name) + measure(call.arguments)
+        tokens += CALL_OVERHEAD + measure(call.name) + _measured(measure, call.arguments)
     content = message.get("content")
     if isinstance(content, list):
         tokens += IMAGE_TOKENS * sum(isinstance(p, dict) and p.get("type") not in ("text", None) for p in content)

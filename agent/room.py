@@ -1,0 +1,89 @@
+"""Room: what a compaction is to achieve, and how a compacted context is shared out.
+
+Fixed cost (system message, tools) comes off first; then the record and the summary get their parts, and the tail what
+is left, up to its own limit. Sizes are estimates; `ratio` turns them into tokens of the model at hand. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent import plan
+from agent.messages import Schema
+from agent.summary import summary_cap
+from agent.tokens import Entry, Limits, standing, tool_tokens
+
+FRAME_TOKENS = 90
+AIM = 0.8
+"""Of the goal: a fold that only just meets it is soon followed by the next."""
+RECORD_SHARES = ((4_000, 0.75), (50_000, 0.25))
+"""Of the first 4,000 tokens of room most go to the record, of what is beyond a quarter: facts first, then tails."""
+SUMMARY_SHARE = 0.15
+
+class Job(NamedTuple):
+    """What is wanted of one compaction. `goal` and `ceiling` are tokens: aim for one, do not stay above the other."""
+
+    reason: str
+    goal: int
+    ceiling: int
+    keep: int | None = None
+    strategy: str | None = None
+    wishes: str = ""
+    ask: bool = True
+    must: bool = False
+    """The context does not fit: anything smaller is welcome."""
+
+
+class Material(NamedTuple):
+    """The context at one moment. Sizes are estimates; times `ratio` they are tokens of this model."""
+
+    system: tuple[Entry, ...]
+    body: tuple[Entry, ...]
+    others: tuple[Entry, ...]
+    fixed: int
+    ratio: float
+
+    def tokens(self, body: Sequence[Entry]) -> int:
+        return round((self.fixed + plan.size(body)) * self.ratio)
+
+
+class Room(NamedTuple):
+    """How a compacted context is shared out, in estimated tokens."""
+
+    record: int
+    written: int
+    keep: int
+    wide: int
+
+
+def material(entries: Sequence[Entry], tools: Sequence[Schema], ratio: float) -> Material:
+    """Sort the entries of a session: system message first, what can be compacted, and what is only carried along."""
+    live = standing(entries)
+    lead = 1 if live and plan.role(live[0]) == "system" else 0
+    others = tuple(e for e in entries if e.get("type") not in ("message", "compaction", "undo", "failed"))
+    fixed = tool_tokens(tools) + plan.size(live[:lead])
+    return Material(tuple(live[:lead]), tuple(live[lead:]), others, fixed, ratio)
+
+
+def record_share(room: int) -> int:
+    """Tokens of the record, by RECORD_SHARES."""
+    tokens, left = 0.0, room
+    for span, share in RECORD_SHARES:
+        tokens += min(left, span) * share
+        left = max(0, left - span)
+    return int(tokens)
+
+
+def share_out(limits: Limits, job: Job, context: Material) -> Room:
+    """Fixed cost first, then the record and the summary, and the tail gets the rest, up to its own limit.
+
+    Where hardly anything is left the record still gets a fifth of the window (at most 600).
+    """
+    room = max(0, int(job.goal * AIM / context.ratio) - context.fixed)
+    kept_facts = max(record_share(room), min(600, limits.window // 5))
+    kept_facts = min(kept_facts, max(80, plan.size(context.body) * 2 // 5))
+    written = int(min(summary_cap(limits.window), max(64, room * SUMMARY_SHARE)))
+    wide = max(0, room - kept_facts - FRAME_TOKENS)
+    keep = min(max(0, wide - written), int(limits.keep / context.ratio))
+    return Room(kept_facts, written, keep if job.keep is None else int(job.keep / context.ratio), wide)

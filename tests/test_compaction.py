@@ -1,0 +1,440 @@
+"""The ladder, its occasions and its guards, on sessions in memory and models that only write summaries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from writers import READ, Talk, Writer, chatter, reply, sections, talk
+
+from agent import summary, tokens
+from agent.errors import APIError, AuthError, ContextOverflow, LimitError, StorageError, TemporaryError
+from agent.events import Compacted, Compacting, NotCompacted
+from agent.messages import Usage
+
+SMALL_TALK = sections("fine", "Small talk about everything and nothing at all")
+FACTS = ("phoenix", "1.26", "read_file", "write_file")
+
+
+def phoenix(model: Writer, **more: Any) -> Talk:
+    """The first document's experiment: three facts, then a paragraph that crosses a window of 700."""
+    made = talk(model, 700, "你是一个能操作本地文件和 shell 的助手，通过工具真正执行动作。" * 3, **more)
+    made.say("user", "我在写一个叫 phoenix 的 Go 项目，帮我记住这个项目名")
+    made.answer("好的，已记住。")
+    background = "背景是读写文件和恢复会话。" * 40
+    made.say("user", f"phoenix 用 Go 1.26 写，已经有 read_file 和 write_file 两个工具了，也记一下。{background}")
+    made.answer("好的，已记住。")
+    made.say("user", "给这个项目起一句简短的中文口号")
+    return made
+
+
+# ---- the experiment ----
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(""),
+        reply("DONE"),
+        reply("## Goal\n- The user", "length", truncated=True),
+        reply(None, "tool_calls", calls=1),
+        reply("抱歉，我无法总结这段对话。"),
+        reply(sections("没有什么特别的内容需要记录，一切正常。", "继续写项目")),
+        reply("好的，口号是：浴火重生。"),
+        reply("Half a", None, complete=False, error=TemporaryError("the stream ended early")),
+        reply("Error: upstream timed out (504)"),
+        reply(sections("The project has no name", "Write a project in the Go language, all in all") * 3),
+        TemporaryError("500"),
+        AuthError("401"),
+        ContextOverflow("prompt is too long"),
+    ],
+    ids=lambda answer: repr(answer)[:60],
+)
+def test_whatever_the_summary_call_comes_to_the_facts_stay_and_the_context_shrinks(answer: Any) -> None:
+    """Empty, obeying, cut, calling, refusing, hollow, broken off, an error text, an exception: all facts stay."""
+    made = phoenix(Writer([answer]))
+    before = tokens.estimate_messages(made.session.view())
+
+    assert made.compactor.make_room()
+
+    assert made.told() == ["Compacting", "Compacted"]
+    assert [fact for fact in FACTS if fact not in made.whole()] == []
+    assert tokens.estimate_messages(made.session.view()) < before
+    assert made.texts()[-1] == "给这个项目起一句简短的中文口号"
+    assert set(made.record()["checks"]["reasons"]) <= set(summary.REASONS)
+    assert made.record()["strategy"] == "raw_fallback" and "truncation" in made.texts()[1]
+
+
+def test_a_good_summary_is_taken_and_stands_in_its_frame() -> None:
+    """Strategy, record, frame and kept messages of a compaction that went well."""
+    good = sections("phoenix 用 Go 1.26，工具是 read_file 和 write_file", "写 phoenix")
+    made = phoenix(Writer([reply(good)]))
+
+    assert made.compactor.make_room()
+
+    record, (system, standing, last) = made.record(), made.session.view()
+    assert {key: record[key] for key in ("reason", "strategy", "folded", "kept", "archive", "model")} == {
+        "reason": "threshold",
+        "strategy": "window_plus_summary",
+        "folded": [2, 5],
+        "kept": 1,
+        "archive": "0001",
+        "model": "writer",
+    }
+    assert record["checks"]["ok"] and record["tokens"]["after_estimate"] < record["tokens"]["before"]
+    assert system["role"] == "system" and standing["role"] == last["role"] == "user"
+    assert standing["content"].startswith("[Messages 2..5 are left out here; a summary follows.")
+    assert good in standing["content"]
+    assert [e["type"] for e in made.session.entries] == ["compaction", "message", "message", "message"]
+
+
+def test_the_system_message_and_the_numbers_of_what_is_kept_stay() -> None:
+    made = phoenix(Writer([reply("")]))
+    system, last = made.session.entries[0], made.session.entries[-1]
+    made.compactor.make_room()
+    assert made.session.entries[1] == system
+    assert made.session.entries[-1] == last
+
+
+# ---- when ----
+
+
+def test_below_the_trigger_nothing_happens() -> None:
+    made = talk()
+    chatter(made, 2)
+    assert not made.compactor.make_room()
+    assert made.events == [] and made.model.requests == []
+
+
+def test_off_is_off_and_an_overflow_is_still_answered() -> None:
+    """compact_at off: no proactive compaction at any size; the reactive one works."""
+    made = talk(window=700, compact_at="off")
+    chatter(made, 40)
+    made.say("user", "And now?")
+    assert not made.compactor.make_room()
+    made.compactor.after_overflow(ContextOverflow("too long", limit=700), 1)
+    assert made.record()["reason"] == "overflow"
+    assert tokens.estimate_messages(made.session.view()) < 525
+
+
+def test_the_reported_size_of_the_last_answer_counts_and_what_came_after_it() -> None:
+    """A conversation that the server reports as large is compacted; the report of another model is not believed."""
+    made = talk(window=4000)
+    chatter(made, 12)
+    made.say("user", "Once more?")
+    made.answer("Yes.", prompt_tokens=3200)
+    made.say("user", "Thanks.")
+    assert made.compactor.make_room()
+
+    other = talk(Writer([reply(sections())], name="another-model"), window=4000)
+    chatter(other, 12)
+    other.say("assistant", "Yes.", model="writer", usage=Usage(3200, 10).as_json())
+    assert not other.compactor.make_room()
+
+
+def test_tool_results_after_the_last_report_are_counted_before_the_next_request() -> None:
+    """Usage said 10 %, then one step brought 80 %: it is made smaller before it is sent."""
+    made = talk(window=4000)
+    made.say("user", "Read them all.")
+    made.answer("I will.", prompt_tokens=400)
+    made.act("a.txt", "line of text number one two three\n" * 400)
+    assert made.compactor.make_room()
+    assert tokens.estimate_messages(made.session.view()) < made.limits.trigger
+
+
+def test_usage_before_a_compaction_is_void_after_it() -> None:
+    """The stale figure of a kept answer does not start a second compaction."""
+    made = talk(window=4000)
+    chatter(made, 12)
+    made.answer("Done.", prompt_tokens=3300)
+    assert made.compactor.after_turn()
+    made.say("user", "Next?")
+    assert not made.compactor.make_room()
+    assert len(made.model.requests) == 1
+
+
+def test_fixed_parts_larger_than_the_window_are_one_clear_error() -> None:
+    """System message and tools alone over the window: LimitError (exit 6); between trigger and window: sent."""
+    made = talk(window=700, system="Rules. " * 900)
+    made.say("user", "Hello")
+    with pytest.raises(LimitError, match="system prompt and the tools alone take"):
+        made.compactor.make_room()
+    assert not made.compactor.after_turn()
+
+    tight = talk(window=700, system="Rules. " * 280)
+    tight.say("user", "Hello")
+    assert not tight.compactor.make_room()
+
+
+# ---- the ladder ----
+
+
+def test_stubs_for_stale_results_are_enough_when_they_are_enough() -> None:
+    """Rung 1: no model is asked, the stubs name their message, the last results stay, the next rung is not taken."""
+    made = talk(window=8192)
+    made.say("user", "Read all the files and tell me about them.")
+    for step in range(9):
+        made.act(f"file_{step}.txt", f"contents of file {step} " * (200 if step < 5 else 90))
+    assert made.compactor.make_room()
+    assert made.model.requests == []
+    record, texts = made.record(), made.texts()
+    assert record["strategy"] == "pruned"
+    assert texts[1] == "Read all the files and tell me about them."
+    assert texts[3].startswith("[Result of message 4 left out here, 3,800 characters; it began: contents of file 0")
+    assert texts[-1] == "contents of file 8 " * 90
+    assert [e.get("pruned", False) for e in made.session.entries[4::2]] == [True] * 5 + [False] * 4
+
+
+def test_one_turn_with_sixty_steps_never_loses_its_prompt_or_parts_a_call_from_its_result() -> None:
+    """In-turn cuts: 60 steps of 4 KB in a window of 8,192; the prompt stands word for word in every request."""
+    made = talk(Writer([reply(sections("nothing in particular"))]), window=8192, tools=[READ])
+    made.say("user", "Look at every file; never touch legacy/.")
+    for step in range(60):
+        made.compactor.make_room()
+        view = made.session.view()
+        assert "Look at every file; never touch legacy/." in [m["content"] for m in view if m["role"] == "user"]
+        calls = [c["id"] for m in view for c in m.get("tool_calls", [])]
+        assert calls == [m["tool_call_id"] for m in view if m["role"] == "tool"]
+        assert tokens.estimate_messages(view, [READ]) < 8192
+        made.act(f"src/{step}.py", f"value_{step} = {step * 7919}\n" * 180)
+    assert 2 <= made.told().count("Compacted") <= 30
+
+
+@pytest.mark.parametrize("place", ["result", "prompt", "arguments"])
+def test_a_single_giant_message_is_cut_in_the_middle(place: str) -> None:
+    """Rung 4 cannot fail: a result, a prompt or a call's arguments larger than the window."""
+    made = talk(window=2000)
+    giant = "".join(f"row {i} of the table holds {i * 31}\n" for i in range(3000))
+    if place == "prompt":
+        made.say("user", giant)
+    else:
+        made.say("user", "Look.")
+        made.act("a", giant if place == "result" else "fine")
+    if place == "arguments":
+        call = made.session.entries[-2]["message"]["tool_calls"][0]
+        call["function"]["arguments"] = json.dumps({"path": "a", "content": giant})
+    assert made.compactor.make_room()
+    view = made.session.view()
+    assert tokens.estimate_messages(view) < made.limits.trigger
+    assert made.record()["strategy"] == "shortened"
+    arguments = view[2]["tool_calls"][0]["function"]["arguments"] if place == "arguments" else ""
+    assert "left out" in (json.loads(arguments)["content"] if arguments else view[-1]["content"])
+    assert "row 0 of the table" in json.dumps(view) and "row 2999 of" in json.dumps(view)
+
+
+# ---- the call ----
+
+
+def test_the_main_model_is_asked_with_the_conversation_as_its_prefix() -> None:
+    """Same messages, same tools (shown, not callable), instruction last, a cap, temperature 0."""
+    made = talk(window=4000, tools=[READ])
+    chatter(made, 15)
+    sent = made.session.view()
+    made.compactor.make_room()
+    (request,) = made.model.requests
+    *prefix, order = request.messages
+    assert prefix == sent[: len(prefix)] and len(prefix) > 10
+    assert order["role"] == "user" and "## Goal" in order["content"]
+    assert (list(request.tools), request.call_tools) == ([READ], False)
+    assert (request.temperature, request.purpose) == (0.0, "summary")
+    assert request.max_tokens is not None and request.max_tokens <= 4000 // 12
+
+
+def test_another_model_gets_the_history_as_marked_text_and_the_main_model_stands_in_when_it_fails() -> None:
+    cheap = Writer([TemporaryError("busy")], name="cheap")
+    made = talk(Writer([reply(SMALL_TALK)]), summary_model=cheap)
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    (asked,) = cheap.requests
+    assert [m["role"] for m in asked.messages] == ["system", "user"] and asked.tools == ()
+    assert "<conversation>\n[2 user] Question 0" in asked.messages[1]["content"]
+    assert made.record()["strategy"] == "window_plus_summary" and made.record()["model"] == "writer"
+
+
+def test_a_head_larger_than_the_window_is_summarised_in_parts_that_fit() -> None:
+    """A session resumed with a smaller model: every request for a summary fits, each updates the one before."""
+    made = talk(Writer([reply(SMALL_TALK)]), window=1500)
+    chatter(made, 60)
+    assert made.compactor.make_room()
+    sizes = [tokens.estimate_messages(r.messages, r.tools) + (r.max_tokens or 0) for r in made.model.requests]
+    assert len(sizes) > 1 and max(sizes) <= 1500
+    assert "<earlier_summary>" in made.model.requests[1].messages[1]["content"]
+
+
+def test_an_overflow_of_the_summary_itself_is_tried_once_with_half_of_it() -> None:
+    made = talk(Writer([ContextOverflow("too long"), reply(SMALL_TALK)]))
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    first, second = (tokens.estimate_messages(r.messages) for r in made.model.requests)
+    assert second < 0.7 * first and made.record()["strategy"] == "window_plus_summary"
+
+
+def test_ctrl_c_during_the_call_changes_nothing() -> None:
+    made = talk(Writer([KeyboardInterrupt()]))
+    chatter(made, 30)
+    before = list(made.session.entries)
+    with pytest.raises(KeyboardInterrupt):
+        made.compactor.make_room()
+    assert made.session.entries == before
+
+
+def test_a_disk_that_refuses_leaves_the_history_and_the_turn_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = talk()
+    chatter(made, 30)
+    before = list(made.session.entries)
+
+    def full(entries: list[dict[str, Any]], **changes: Any) -> str:
+        raise StorageError("no space left on device")
+
+    monkeypatch.setattr(made.session, "rewrite", full)
+    assert not made.compactor.make_room()
+    assert made.session.entries == before
+    assert made.told() == ["Compacting", "NotCompacted failed"]
+
+
+# ---- guards ----
+
+
+def test_at_most_two_in_a_row_where_the_reported_size_stays_over_the_trigger() -> None:
+    """A server that reports the same large size whatever is sent: two compactions, then quiet, until it has grown."""
+    made = talk(window=4000)
+    chatter(made, 30)
+    for _ in range(12):
+        made.compactor.make_room()
+        made.answer("Going on.", prompt_tokens=3900)
+        made.say("user", "Go on.")
+    assert made.told().count("Compacted") <= 2
+
+
+def test_two_that_gain_little_are_the_last_until_the_context_has_grown() -> None:
+    """Two strikes are remembered in the file: a new process does not start again."""
+    made = talk(window=4000)
+    chatter(made, 30)
+    done = []
+    for _ in range(6):
+        done.append(made.compactor.make_room())
+        made.answer("Going on.", prompt_tokens=3050)
+        made.say("user", "Go on, please, there is not much to say.")
+    assert sum(done) <= 2
+
+
+def test_no_second_compaction_without_growth() -> None:
+    made = talk(window=4000)
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    assert not made.compactor.make_room()
+    assert made.told().count("Compacted") == 1
+
+
+# ---- overflow ----
+
+
+def test_an_overflow_teaches_the_window_and_the_deficit_is_covered() -> None:
+    made = talk(window=128_000)
+    chatter(made, 60)
+    made.say("user", "Well?")
+    compactor = made.compactor
+    compactor.after_overflow(ContextOverflow("n_ctx", have=5000, limit=4096), 1)
+    assert (compactor.limits.window, compactor.limits.source, compactor.limits.trigger) == (4096, "learned", 3072)
+    assert tokens.estimate_messages(made.session.view()) < 3072
+    assert made.texts()[-1] == "Well?"
+
+
+def test_the_second_attempt_is_harder_and_asks_no_model() -> None:
+    made = talk(window=8000)
+    chatter(made, 60)
+    made.say("user", "Well?")
+    compactor = made.compactor
+    compactor.after_overflow(ContextOverflow("too long"), 1)
+    first, asked = tokens.estimate_messages(made.session.view()), len(made.model.requests)
+    compactor.after_overflow(ContextOverflow("too long"), 2)
+    assert tokens.estimate_messages(made.session.view()) < 0.75 * first
+    assert len(made.model.requests) == asked
+
+
+def test_an_overflow_of_next_to_nothing_ends_with_the_servers_words() -> None:
+    """Nothing left to leave out: exit 6, the server's text verbatim, no loop."""
+    made = talk()
+    made.say("user", "Hi")
+    with pytest.raises(LimitError, match="your input exceeds the maximum context"):
+        made.compactor.after_overflow(ContextOverflow("your input exceeds the maximum context"), 1)
+
+
+# ---- by hand ----
+
+
+def test_by_hand_below_the_trigger_with_wishes_and_a_dry_run() -> None:
+    made = talk(Writer([reply(SMALL_TALK)]), window=100_000)
+    chatter(made, 20)
+    before = list(made.session.entries)
+    shown = made.compactor.now(instructions="keep API names", dry_run=True)
+    assert shown["outcome"] == "would_compact" and "Small talk" in shown["summary"]
+    assert made.session.entries == before and made.events == []
+
+    done = made.compactor.now(instructions="keep API names")
+    assert (done["outcome"], done["reason"], done["strategy"]) == ("compacted", "manual", "window_plus_summary")
+    assert "keep API names" in made.model.requests[-1].messages[-1]["content"]
+
+
+def test_by_hand_the_three_reasons_for_nothing_are_three_notices() -> None:
+    """Nothing to compact; no summary produced; failed, history kept."""
+    short = talk()
+    short.say("user", "Hi")
+    assert short.compactor.now()["outcome"] == "nothing"
+    assert short.told() == ["NotCompacted nothing"]
+
+    silent = talk(Writer([reply("")]), window=100_000)
+    chatter(silent, 20)
+    assert silent.compactor.now()["outcome"] == "no_summary"
+
+    broken = talk(Writer([APIError("the server is gone")]), window=100_000)
+    chatter(broken, 20)
+    outcome = broken.compactor.now()
+    assert outcome["outcome"] == "failed" and "the server is gone" in outcome["text"]
+    assert [type(e) for e in broken.events] == [Compacting, NotCompacted]
+    assert len(broken.session.view()) == 41
+
+
+def test_by_hand_strategy_and_keep() -> None:
+    made = talk(window=100_000)
+    chatter(made, 20)
+    done = made.compactor.now(strategy="raw_fallback", keep=200)
+    assert done["strategy"] == "raw_fallback" and made.model.requests == []
+    assert sum(tokens.message_tokens(m) for m in made.session.view()[2:]) <= 200
+    assert isinstance(made.events[-1], Compacted)
+
+
+# ---- what lasts ----
+
+
+def test_ten_compactions_in_a_row_keep_what_the_user_typed_and_pinned() -> None:
+    """User-typed facts, constraints and pins are all there after ten compactions whose summaries say nothing."""
+    made = talk(Writer([reply(sections("They went on"))]), window=3000)
+    made.session.append({"type": "pin", "text": "The customer is called Ärger & Söhne."})
+    facts = [f"The port of service {name} is {4100 + 97 * place}." for place, name in enumerate("abcdefgh")]
+    for fact in facts:
+        made.say("user", f"{fact} What else?")
+        made.answer("Noted.")
+    made.say("user", "Never deploy on Fridays. 不要修改 legacy 目录。")
+    made.answer("Understood.")
+    while made.told().count("Compacted") < 10:
+        chatter(made, 4)
+        made.say("user", "Go on.")
+        made.compactor.make_room()
+    wanted = [*facts, "Never deploy on Fridays.", "不要修改 legacy 目录。", "The customer is called Ärger & Söhne."]
+    assert [fact for fact in wanted if fact.rstrip(".。") not in made.whole()] == []
+    assert made.record()["archive"] == "0010"
+
+
+def test_a_later_summary_is_told_to_update_the_earlier_one_and_speaks_for_all_messages() -> None:
+    made = talk(Writer([reply(SMALL_TALK)]), window=2000)
+    chatter(made, 15)
+    assert made.compactor.make_room()
+    chatter(made, 15)
+    assert made.compactor.make_room()
+    assert made.texts()[1].startswith("[Messages 2..")
+    assert made.record()["folded"][0] == 2 or "Messages 2.." in made.texts()[1]
+    assert "record of earlier messages" in made.model.requests[-1].messages[-1]["content"] or len(
+        made.model.requests[-1].messages
+    ) == 2
