@@ -1,7 +1,7 @@
-"""What went wrong, decided once: an HTTP answer (or an error inside a 200) -> an error with class, exit code and advice.
+"""What went wrong, decided once: a refused request -> an error with its class, exit code and advice.
 
 `classify` reads the body first and the status last, since gateways hide an overflow behind 502 and a billing problem
-behind 429. The rules stand in one list, first match wins; each is for a kind of sentence or a typed code. Kinds:
+behind 429. Which kind it is, `agent.kinds` decides; what follows from a kind stands here:
 
     overflow           the prompt does not fit                 output_cap      more output asked than the model gives
     rate_limit         waiting helps                           rate_limit_size one request larger than the rate allows
@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
-from agent.overflow import is_overflow, read_numbers, unit_of
 from agent.redact import redact
 from agent.refusal import Reading, read_body
 from agent.retry import asked_delay
@@ -49,9 +48,11 @@ class Answer:
 
 def classify(answer: Answer) -> AgentError:
     """The error an answer stands for: an `APIError` (or `AuthError`) with `kind`, `retryable` and `retry_after` set."""
+    from agent.kinds import kind_of  # the rules take 10 ms to read: only a refused request pays for them
+
     reading = read_body(answer.body)
     status = _status(answer.status, reading)
-    kind = _kind(status, reading, answer)
+    kind = kind_of(status, reading, answer.provider, answer.near_window)
     delay = asked_delay(answer.headers, reading.typed, reading.text, answer.now)
     if kind == "rate_limit" and (delay or 0) >= 3600:
         kind = "quota"
@@ -76,141 +77,6 @@ def _status(status: int | None, reading: Reading) -> int | None:
     return status
 
 
-# ---- the rules ----
-
-_OUT = (
-    r"max_(?:completion_|output_|new_)?tokens(?![a-z_])|output tokens?|completion tokens?|maximum tokens you requested|输出长度|max output"
-)
-_IN = (
-    r"\bprompt|\binputs?\b|\bmessages?\b|context[ _](?:length|window|size|limit)|上下文|输入|conversation|\+ ?`?max_|max_seq_len|"
-    r"context"
-)
-_RATE = (
-    r"rate.?limit|too many requests|(?:per|/) ?(?:min|minute|hour|day|second|sec)\b|\b[tr]p[mdhs]\b|throttl|频率|频繁|速率|限流|并发|"
-    r"too many tokens, please|resource_exhausted|slow down|requests? burst|burst"
-)
-_RULES: tuple[tuple[str, str, str, str], ...] = (
-    # kind, codes, text, text that forbids it
-    ("field_limit", r"above_max_length", r"(?:string|array) too long|maximum length \d+, but got", ""),
-    ("content_filter", r"content_?filter|data_?inspection|\b1301\b|moderation|content_policy|responsibleai|safety",
-     r"content (?:filter|management|policy|moderation)|inappropriate content|considered high risk|敏感|违规内容|不安全|"
-     r"flagged|safety (?:system|reasons)|blocked by content|violat\w+ (?:our|the|usage) polic", ""),
-    ("media", r"image|media_type", r"\b(?:image|images|media|multimodal|audio|video|mmproj|pdf)\b[^.]*"
-     r"(?:exceed|not support|corrupt|invalid|too large|cannot|unsupported|limit|could not|failed)|not support\w* (?:image|audio|video|vision)", r"\btokens\b"),
-    ("permission", "", r"extra usage is required|long[- ]context[^.]*(?:not (?:yet )?available|requires? (?:a )?(?:higher )?(?:tier|plan|beta))", ""),
-    ("billing", r"insufficient_(?:quota|balance|credit|funds)|billing|arrear|overdue|payment|\b1113\b|\b1008\b|credit",
-     r"insufficient (?:balance|funds|credit|quota)|credit balance|more credits|good standing|overdue|欠费|余额不足|充值|arrears|"
-     r"payment required|(?:out of|no|enough|purchase) credits|billing (?:hard )?limit|exceeded your (?:current )?quota, please check",
-     r"usage limit|retry in \d|retry.?delay|per ?minute"),
-    ("quota", r"usage_limit|quota_exceeded|\b13(?:08|09|10)\b|perday", r"usage limit|billing cycle|request allowance|(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ )?(?:limit|quota|allowance)|"
-     r"quota (?:has been )?(?:exceeded|exhausted|reached)|per ?day|配额|用量上限|套餐", r"per ?minute"),
-    ("overloaded", r"overload|unavailable_error|\b1305\b|serverbusy|server_busy", r"overload|at capacity|no capacity|capacity (?:exceeded|limits?)|unable to handle|(?:server|service|system|model) is (?:currently |too )?busy|"
-     r"繁忙|过载|负载过高|loading model|model is (?:still |currently )?loading|no available (?:worker|channel|instance)", ""),
-    ("rate_limit", r"rate_?limit|throttl|toomanyrequests|\b130[23]\b|\b1002\b|\b1039\b|resource_exhausted", _RATE, r"context[ _](?:length|window)"),
-    ("tool_output", r"tool_use_failed", r"failed to call a function|failed_generation|tool call validation failed", ""),
-    ("schema", r"invalid_function_parameters|invalid_tool_schema", r"invalid schema|failed to parse tools|tools\[\d+\]\.function\.parameters|input_schema|json ?schema", r"response_format"),
-    ("tool_history", "", r"roles? must alternate|should alternate|successive (?:user|assistant)|preced\w+ message|tool_use.{0,4} (?:ids|block)|tool_result|tool_call_ids? |"
-     r"must be (?:followed by|a response to)|prefill|must end with a user|first message|reasoning_content|thought_signature|thinking block|tool call id|"
-     r"tool call arguments as json|system message must be|must be at the beginning|last (?:message|role)|no user query|unexpected role|expects? the `?tools=", ""),
-    ("bad_request", "", r"batch size|too large to process", ""),
-    ("params", r"unsupported_(?:parameter|value)|unknown_parameter|extra_forbidden|unrecognized|invalid_parameter_combination",
-     r"unsupported (?:parameter|value)|un(?:recognized|known|expected) (?:request )?(?:argument|field|parameter|name|keyword|key|property)|extra (?:inputs|fields)|"
-     r"not permitted|(?:does not|doesn.t|do not) support|(?:is|are) not supported|additional propert|no endpoints found that support|must be 'json_schema'|"
-     r"tool choice requires|不支持", r"model is not supported|context|does not support .*(?:tokens|more than)"),
-)  # fmt: skip
-_COMPILED = tuple((kind, re.compile(c) if c else None, re.compile(t), re.compile(n) if n else None) for kind, c, t, n in _RULES)
-_AUTH = re.compile(
-    r"api[ _-]?key|unauthori[sz]ed|authenticat|invalid token|no (?:cookie )?auth|user not found|身份验证|无效的令牌|令牌已|鉴权|"
-    r"access token|credentials"
-)
-_GONE = re.compile(
-    r"not[ _]found|does not exist|no such|unknown model|invalid model|model_not|model is not supported|不存在|no route|cannot (?:get|post)|"
-    r"invalid url|unknown url|notfound|no endpoints|not exist"
-)
-_MEMORY = re.compile(r"system memory|out of memory|cuda[^.]*memory|insufficient memory|not enough memory")
-_TIMEOUT = re.compile(r"time[ds]?[- ]?out|deadline exceeded|超时")
-
-
-def _kind(status: int | None, reading: Reading, answer: Answer) -> str:
-    """The first rule that fits; then the status."""
-    text, codes = reading.text, reading.codes
-    if reading.page:
-        return _page_kind(status)
-    if not text and not codes:
-        return _empty_kind(status, answer)
-    requested = re.search(r"limit:? (\d+)[^.]*requested:? (\d+)", text.replace(",", ""))
-    oversized = requested is not None and int(requested[2]) > int(requested[1])
-    for kind, in_codes, in_text, unless in _COMPILED:
-        if unless is not None and unless.search(f"{text}\n{codes}"):
-            continue
-        if in_text.search(text) or (in_codes is not None and in_codes.search(codes)):
-            large = kind == "rate_limit" and (oversized or "request too large" in text)
-            if kind == "params" and _is_output_cap(text):
-                continue
-            return "rate_limit_size" if large else kind
-    return _size_kind(text, codes, answer) or _status_kind(status, reading)
-
-
-def _size_kind(text: str, codes: str, answer: Answer) -> str | None:
-    """Output cap, overflow, or the limit of one field; None for neither."""
-    if _is_output_cap(text):
-        return "output_cap"
-    if "try again later" in text and not re.search(r"\d{3}", text) and answer.provider not in _SAYS_LATER:
-        return None
-    if "1261" in codes.split() or is_overflow(text, codes):
-        if unit_of(text, codes) == "chars" and "characters_too_long" not in codes:
-            numbers = [int(n) for n in re.findall(r"\d+", text.replace(",", ""))]
-            return "overflow" if max(numbers, default=0) >= 16384 else "field_limit"
-        return "overflow"
-    return None
-
-
-_SAYS_LATER = {"novita"}
-"""Providers known to answer an overflow with "try again later"."""
-
-
-def _is_output_cap(text: str) -> bool:
-    """Whether a text is about the output alone. "N output tokens, prompt of M characters" is, when M surely fits."""
-    chars = re.search(r"requested (\d+) output tokens and your prompt contains (\d+) characters", text)
-    if chars:
-        return int(chars[2]) * 2 <= int(chars[1])
-    text = re.sub(r"[^\n]*(?:see|refer to|visit)[^\n]*https?://\S+", "", text) if "http" in text else text
-    return bool(re.search(_OUT, text)) and not re.search(_IN, re.sub(r"parameter=\w+", "", text)) and bool(
-        re.search(r"exceed|must|range|too (?:large|high|big)|maximum|greater|cannot|非法|invalid|less|lower|超限|at least|at most|limit|>|larger|超", text)
-    )  # fmt: skip
-
-
-def _page_kind(status: int | None) -> str:
-    return {413: "overflow", 429: "rate_limit"}.get(status or 0, "html")
-
-
-def _empty_kind(status: int | None, answer: Answer) -> str:
-    if answer.provider == "cerebras" and status in (400, 413) and answer.near_window is not False:
-        return "overflow"
-    if status == 413:
-        return "overflow"
-    named = {401: "auth", 403: "permission", 402: "billing", 429: "rate_limit", 404: "not_found", 407: "auth"}
-    return named.get(status or 0, "empty")
-
-
-def _status_kind(status: int | None, reading: Reading) -> str:
-    """What the status says, where no sentence of the body was known."""
-    text = f"{reading.text}\n{reading.codes}"
-    if _GONE.search(text) and (status in (None, 400, 404, 410, 422) or status == 200):
-        return "not_found"
-    if status in (401, 407) or (_AUTH.search(text) and (status or 0) < 500 and status not in (404, 429)):
-        return "auth"
-    if status == 404:
-        return "bad_request" if reading.text else "not_found"
-    named = {402: "billing", 403: "permission", 405: "not_found", 408: "timeout", 413: "overflow", 429: "rate_limit",
-             503: "overloaded", 529: "overloaded", 504: "timeout"}  # fmt: skip
-    if status in named:
-        return named[status]
-    if (status or 0) >= 500 or status == 200 or status is None:
-        return "timeout" if _TIMEOUT.search(text) else "server"
-    return "bad_request"
-
-
 def _retry(kind: str, status: int | None, reading: Reading, headers: Mapping[str, str]) -> tuple[bool, int | None]:
     """Whether a retry may help, and how often (None: the whole ladder)."""
     forced = headers.get("x-should-retry")
@@ -220,13 +86,13 @@ def _retry(kind: str, status: int | None, reading: Reading, headers: Mapping[str
         return True, 1
     if kind == "server":
         once = 1 if "unexpectedly stopped" in reading.text else None
-        return not _MEMORY.search(reading.text), once
+        full = re.search(r"system memory|out of memory|cuda[^.]*memory|insufficient memory|not enough memory", reading.text)
+        return full is None, once
     if kind in ("html", "empty"):
         return (status or 0) >= 500, None
     return kind in ("rate_limit", "overloaded", "timeout", "connection"), None
 
 
-# ---- the sentences ----
 
 _SAYS: dict[str, tuple[str, str]] = {
     "overflow": ("The conversation is larger than the model's window", "Compact it: agent sessions compact ID"),
@@ -288,6 +154,8 @@ def _error(kind: str, said: str, status: int | None, reading: Reading, body: str
 
 
 def _overflow(text: str, hint: str, status: int | None, reading: Reading, body: str) -> ContextOverflow:
+    from agent.overflow import read_numbers, unit_of
+
     unit = "bytes" if reading.page else unit_of(reading.text, reading.codes) if reading.text else "tokens"
     if unit != "tokens":
         return ContextOverflow(text, hint, status=status, body=body)
@@ -306,6 +174,9 @@ def _output_limit(text: str) -> int | None:
     stated = re.search(r"\[\d+, ?(\d+)\]|context length is (\d+)", text)
     if stated:
         return int(stated[1] or stated[2])
+    beyond = re.search(r"(\d+) \(exclusive\)", text)
+    if beyond:
+        return int(beyond[1]) - 1
     numbers = {int(n) for n in re.findall(r"(?<![\w.\-])(\d+)(?![\w\-])|(?<==)(\d+)", text) for n in n if n}
     numbers = {n for n in numbers if n > 1}
     return None if not numbers or re.search(r"at least|minimum", text) else min(numbers)

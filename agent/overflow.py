@@ -31,7 +31,7 @@ _CODES = re.compile(
     r"context_?(?:length|window|size|limit)?_?(?:is_)?exceed|exceed(?:s|ed)?_(?:max(?:imum)?_)?context|context_too_l|"
     r"(?:prompt|input|context|messages?|request)_?(?:is_)?too_?(?:long|large)|tokens?_(?:limit_)?(?:too_long|reached|exceeded)|"
     r"characters_too_long|token_(?:quantity|limit)_exceeded|too_many_(?:prompt_|input_)?tokens|outofcontext|"
-    r"prompt_tokens_exceeded|input_tokens_exceeded|max_context|string_too_long_for_context"
+    r"prompt_tokens_exceeded|input_tokens_exceeded|max_context|\b1261\b"
 )  # fmt: skip
 _SIZE = r"(?:context|prompt|input|inputs|messages?|conversation|history|request|tokens?|decoder prompt|sequence)"
 _OVER = (
@@ -56,7 +56,7 @@ _PHRASES = re.compile(
             r"context limit is|context shift is disabled|out of (?:the )?context|context_?size|n_keep[^.]{0,30}n_ctx",
             r"max[_ ](?:seq[_ ]len|model[_ ]len|total[_ ]tokens|sequence[_ ]length)",
             r"reduce the (?:length|number|size|amount)[^.]{0,20} (?:messages|prompt|input|conversation|context|history)",
-            r"body too large[^.]*\. max size: \d+ tokens|shorten the (?:prompt|input|conversation)",
+            r"(?:limit|max\w*)[^.]{0,20} bytes per request|body too large[^.]*\. max size: \d+ tokens|shorten the (?:prompt|input|conversation)",
             r"kv (?:cache|memory)[^.]{0,40}(?:budget|exceed|full|too small)|exceeds the kv",
             r"inputs? tokens \+|input token count \+|prompt[^.]{0,20}\+ ?max_(?:new_)?tokens",
             r"(?:message|request|prompt|payload|body|entity|content)[^.]{0,30}(?:size|too large|larger)[^.]{0,40}(?:exceed|limit|max|too large|larger)",
@@ -72,6 +72,8 @@ _PHRASES = re.compile(
         )
     )
 )  # fmt: skip
+_LIMITED = re.compile(r"\bmax|limit|context|window|at most|not enough|allowed|only|fit")
+"""Beside two sizes in tokens, any of these says enough."""
 _BYTES = re.compile(
     r"\b(?:bytes?|[kmg]i?b)\b|payload|entity|total message size|message larger than max|exceeds the maximum size|"
     r"entity\.too\.large|content too large|request body(?! too large for)|"
@@ -83,12 +85,15 @@ _CHARS = re.compile(r"character|maxlength|字符|字数|\bchars?\b")
 def is_overflow(text: str, codes: str) -> bool:
     """Whether this text (lower case) or these codes say that the prompt does not fit. Look-alikes (per-minute limits,
     output caps, single fields, media) must have been ruled out before."""
-    return bool(_CODES.search(codes) or _CODES.search(text) or _PHRASES.search(text))
+    if _CODES.search(codes) or _CODES.search(text) or _PHRASES.search(text):
+        return True
+    sizes = {int(n) for n in re.findall(_N, _plain(text)) if int(n) >= 256}
+    return len(sizes) >= 2 and "token" in text and bool(_LIMITED.search(text))
 
 
 def unit_of(text: str, codes: str = "") -> str:
     """The unit an overflow answer counts in: "tokens", "bytes" or "chars"."""
-    if re.search(r"\btokens?\b|令牌|max_seq_len|n_ctx|context", text):
+    if re.search(r"tokens?(?![a-z])|令牌|max_seq_len|n_ctx|context", text):
         chars = "characters_too_long" in codes or re.search(r"max input characters", text)
         return "chars" if chars else "tokens"
     if _CHARS.search(text):
@@ -110,8 +115,9 @@ def read_numbers(text: str, typed: Mapping[str, int]) -> Numbers:
         have, limit = int(compared[1]), int(compared[2])
     limit = limit or _search(_LIMITS, text)
     excess = _search(_EXCESS, text)
-    if excess and limit:
-        have = limit + excess
+    if excess is not None:
+        limit = None if limit == excess else limit
+        have = limit + excess if limit else None
     if bounded:
         have = prompt = None
     else:
@@ -187,7 +193,7 @@ _COMPLETION_PARTS = re.compile(
     _N + r"(?: tokens?)? (?:(?:in|for|of) (?:the )?(?:completion|output|response|answer)|output tokens|`?max_new_tokens|"
     r"completion tokens)"
 )
-_SUM = re.compile(r"(?:exceed|>)?[^\d]{0,40}\b(\d+) \+ (\d+) > (\d+)")
+_SUM = re.compile(r"\b(\d+) \+ (?:completion |output |max_tokens )?(\d+)(?: > (\d+))?")
 _TOO_LARGE = re.compile(r"(?:max_tokens|max_completion_tokens|max_new_tokens)\W{1,3}(?:is )?too large: (\d+)")
 
 
@@ -204,7 +210,7 @@ def _parts(text: str) -> tuple[int | None, int | None, int | None]:
     """The prompt's and the completion's tokens where an answer tells them apart, and the limit of "A + B > C"."""
     summed = _SUM.search(text)
     if summed:
-        return int(summed[1]), int(summed[2]), int(summed[3])
+        return int(summed[1]), int(summed[2]), int(summed[3]) if summed[3] else None
     prompts = [int(m[1]) for m in _PROMPT_PARTS.finditer(text)]
     completion = [int(m[1]) for m in _COMPLETION_PARTS.finditer(text)]
     too_large = _TOO_LARGE.search(text)
@@ -215,9 +221,9 @@ def _parts(text: str) -> tuple[int | None, int | None, int | None]:
 
 def _search(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
     for pattern in patterns:
-        found = pattern.search(text)
-        if found:
-            return int(found[1])
+        for found in pattern.finditer(text):
+            if patterns is _EXCESS or not text[: found.start(1)].endswith((" by ", "at least ")):
+                return int(found[1])
     return None
 
 

@@ -22,7 +22,7 @@ archive mend library search export recall
 tools
 anchors record plan guards summary compaction
 loop
-memory retry overflow sse refusal faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
+memory retry overflow sse refusal kinds faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
 render jsonlines printing local completion
 prompt asking equipment run examine imports verbs commands grammar cli __main__
 """.split()

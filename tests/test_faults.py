@@ -182,6 +182,14 @@ def test_variants_of_each_kind(body: Any, code: int, kind: str, have: int | None
     assert found == (kind, have, limit)
 
 
+@pytest.mark.parametrize("row", rows("variants"), ids=lambda row: f"{row['kind']}-{str(row['body'])[-40:]}")
+def test_sentences_of_other_servers(row: dict[str, Any]) -> None:
+    """Sentences known from elsewhere, that no row of the corpora holds."""
+    error = classify(Answer(row["status"], {}, body_of(row)))
+    found = (error.kind, getattr(error, "have", None), getattr(error, "limit", None))
+    assert found == (row["kind"], row["have"], row["limit"])
+
+
 def test_a_key_is_never_repeated() -> None:
     """Neither the error, nor a notice, nor the debug text holds the key, even when the server sends it back."""
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
