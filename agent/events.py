@@ -1,20 +1,18 @@
 """What a run can show. Events are for eyes and for `--json`; they are never the path to disk.
 
 `emit` is a plain function `Event -> None`; `agent.render` has one for people and one for machines. Sizes are tokens,
-times seconds.
+times seconds. They are named tuples: a dozen dataclasses would cost every start some 5 ms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.messages import Delta, Message, Usage
 
 
-@dataclass(frozen=True)
-class SessionOpened:
+class SessionOpened(NamedTuple):
     id: str
     path: str
     resumed: bool
@@ -28,8 +26,7 @@ class SessionOpened:
     parent: str | None = None
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """How full the context is: `estimated` before the first request, reported after each answer."""
 
     used: int
@@ -40,13 +37,11 @@ class Budget:
     model: str
 
 
-@dataclass(frozen=True)
-class Streamed:
+class Streamed(NamedTuple):
     delta: Delta
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(NamedTuple):
     """A whole assistant message, as it went to disk."""
 
     message: Message
@@ -57,27 +52,24 @@ class Answered:
     model: str
 
 
-@dataclass(frozen=True)
-class ToolStarted:
+class ToolStarted(NamedTuple):
     call_id: str
     name: str
     summary: str
     """One line for people: the command, the path."""
 
 
-@dataclass(frozen=True)
-class ToolFinished:
+class ToolFinished(NamedTuple):
     call_id: str
     name: str
     ok: bool
     seconds: float
     text: str
     denied: bool = False
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: dict[str, Any] = {}  # noqa: RUF012  read only
 
 
-@dataclass(frozen=True)
-class Compacting:
+class Compacting(NamedTuple):
     """A compaction starts: why, and what it will fold."""
 
     reason: str
@@ -86,8 +78,7 @@ class Compacting:
     window: int
 
 
-@dataclass(frozen=True)
-class Compacted:
+class Compacted(NamedTuple):
     """A compaction is on disk: `record` is the compaction entry of the session file."""
 
     record: dict[str, Any]
@@ -97,16 +88,14 @@ class Compacted:
     cost: float | None = None
 
 
-@dataclass(frozen=True)
-class NotCompacted:
+class NotCompacted(NamedTuple):
     """Nothing was changed: `why` is "nothing" (to compact), "no_summary" or "failed"; `text` explains it."""
 
     why: str
     text: str
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(NamedTuple):
     """A retry is due in `seconds`."""
 
     seconds: float
@@ -115,8 +104,7 @@ class Waiting:
     reason: str
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """One line for people: `level` is "info", "warning" or "error"; `code` a stable word."""
 
     level: str
@@ -124,8 +112,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True)
-class TurnFinished:
+class TurnFinished(NamedTuple):
     id: str
     steps: int
     usage: Usage | None
@@ -135,7 +122,7 @@ class TurnFinished:
     finish_reason: str | None
     seconds: float
     answer: str
-    denials: list[dict[str, Any]] = field(default_factory=list)
+    denials: list[dict[str, Any]] = []  # noqa: RUF012  read only
     compactions: int = 0
     window: int = 0
     cost: float | None = None

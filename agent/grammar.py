@@ -71,10 +71,9 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         types[row.name] = Annotated[kind, about]
     defaults: dict[str, Any] = dict.fromkeys(types) | {row.name: False for row in rows if not row.metavar}
     defaults["ctx"] = inspect.Parameter.empty
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind)
-        for name, kind in types.items()
-    )
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(n, keyword, default=defaults[n], annotation=kind) for n, kind in types.items()]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = types
     return function
 
@@ -123,7 +122,9 @@ class PlainValue:
         try:
             read = self.kind(value)
         except ValueError:
-            raise typer.BadParameter(f"{value!r} is not {'a whole' if self.kind is int else 'a'} number", ctx, param) from None
+            raise typer.BadParameter(
+                f"{value!r} is not {'a whole' if self.kind is int else 'a'} number", ctx, param
+            ) from None
         if self.least is not None and read < self.least:
             raise typer.BadParameter(f"{value} is below {self.least:g}", ctx, param)
         return read

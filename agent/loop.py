@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from agent.compaction import Compactor
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, LimitError
@@ -20,7 +20,7 @@ from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished,
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
 from agent.tokens import context_size
-from agent.tools import Toolbox
+from agent.tools import Toolbox, ToolResult
 
 OVERFLOW_ATTEMPTS = 2
 """How often one request is compacted and sent again before the run gives up (exit 6)."""
@@ -34,8 +34,8 @@ NOT_RUN_CUT = (
 NOTHING_USED = Usage(0, 0, None)
 
 
-class Pricing(Protocol):
-    def __call__(self, usage: Usage) -> float | None: ...
+Pricing = Callable[[Usage], float | None]
+"""What a request costs in dollars, or None where that is not known."""
 
 
 def no_price(usage: Usage) -> float | None:
@@ -167,9 +167,10 @@ class Turn:
         started = self.clock()
         self.emit(ToolStarted(call.id, call.name, self.toolbox.summary(call)))
         if cut:
-            text, ok, denied, detail = NOT_RUN_CUT, False, False, {}
+            result = ToolResult(NOT_RUN_CUT, ok=False)
         else:
-            text, ok, denied, detail = self.toolbox.run(call)
+            result = self.toolbox.run(call)
+        text, ok, denied, detail = result
         seconds = self.clock() - started
         about = {"name": call.name, "ok": ok, "seconds": round(seconds, 3), **detail}
         if denied:

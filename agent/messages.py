@@ -144,8 +144,15 @@ class Delta(NamedTuple):
 class Model(Protocol):
     """What the loop and a compaction need of a model; `agent.client.ChatClient` is one."""
 
-    name: str
-    takes_tools: bool
+    @property
+    def name(self) -> str:
+        """The model's name, as usage is reported under."""
+        ...
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether tools may be offered to it."""
+        ...
 
     def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         """Make one request and return its answer.

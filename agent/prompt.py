@@ -108,7 +108,8 @@ def _speaks(fd: int) -> bool:
 
 
 def _read_all(fd: int) -> bytes:
-    blocks, size = [], 0
+    blocks: list[bytes] = []
+    size = 0
     while True:
         try:
             data = os.read(fd, 1 << 20)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from agent.errors import AgentError
@@ -111,7 +110,7 @@ def folded(record: dict[str, Any]) -> int:
     if isinstance(count, int):
         return count
     first, last = (record.get("folded") or [1, 0])[:2]
-    return max(0, last - first + 1)
+    return max(0, int(last) - int(first) + 1)
 
 
 def not_compacted_line(event: NotCompacted) -> str:
@@ -260,7 +259,7 @@ class Text:
 
     def _compacted(self, event: Compacted) -> None:
         archive = archive_path(self.path, event.archive) if self.path else "not kept (--no-session)"
-        self.line(compacted_line(replace(event, archive=archive)), _YELLOW)
+        self.line(compacted_line(event._replace(archive=archive)), _YELLOW)
 
     def _not_compacted(self, event: NotCompacted) -> None:
         self.line(not_compacted_line(event), _YELLOW)
