@@ -49,7 +49,9 @@ def _reasoning(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Di
         return None
     if re.search(r"must be (?:passed|provided|included|sent)|missing|required|pass(?:ed)? back", said):
         return replace(dialect, reasoning="calls"), "reasoning is sent back"
-    if re.search(r"not permitted|extra|unknown|unexpected|unrecognized|not (?:allowed|supported)|should not|must not", said):
+    if re.search(
+        r"not permitted|extra|unknown|unexpected|unrecognized|not (?:allowed|supported)|should not|must not", said
+    ):
         return replace(dialect, reasoning="drop"), "reasoning is withheld"
     return None
 
@@ -63,7 +65,9 @@ def _identifiers(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[
 def _content(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     if not re.search(r"content", said) or "context" in said:
         return None
-    if re.search(r"content.{0,40}(?:null|none|must be a (?:valid )?string|is required|missing|input should be a valid)", said):
+    if re.search(
+        r"content.{0,40}(?:null|none|must be a (?:valid )?string|is required|missing|input should be a valid)", said
+    ):
         return replace(dialect, silent_content="empty"), "silent messages have empty content"
     if re.search(r"text content is empty|content.{0,20}empty", said):
         return replace(dialect, silent_content="omit"), "silent messages have no content"

@@ -20,7 +20,7 @@ import orjson
 
 from agent.adapt import adapted
 from agent.body import encode_request, output_cap
-from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge, TemporaryError
+from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge
 from agent.events import Emit, Notice, Waiting
 from agent.exchange import Exchange, Refusal
 from agent.faults import Answer, classify, fault
@@ -161,7 +161,13 @@ class _Completion:
         near = None if client.window is None else self._estimate() >= 0.9 * client.window
         return classify(
             Answer(
-                refusal.status, refusal.headers, refusal.body, client.target.provider, client._secrets, near, time.time()
+                refusal.status,
+                refusal.headers,
+                refusal.body,
+                client.target.provider,
+                client._secrets,
+                near,
+                time.time(),
             )
         )
 
@@ -174,7 +180,9 @@ class _Completion:
             raise fault("server", f"the answer ended with {answer.finish_reason}")
         usage = answer.usage
         if answer.empty and not answer.cut_calls and not any(mark in word for mark in _FILTERED):
-            full = answer.overflowed or (word in ("length", "max_tokens") and usage is not None and not usage.completion)
+            full = answer.overflowed or (
+                word in ("length", "max_tokens") and usage is not None and not usage.completion
+            )
             near = client.window is not None and self._size(answer) >= 0.9 * client.window
             if full or near:
                 raise ContextOverflow(
@@ -344,4 +352,3 @@ def _spoken(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
-

@@ -111,7 +111,9 @@ def _listed(names: list[str] | None, model: str) -> Check:
     if model in names or any(n.removesuffix(":latest") == model for n in names):
         return Check("models", OK, f"{model} is one of {len(names)}")
     shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
-    return Check("models", WARNING, f"{model} is not listed; there are: {shown}", "Choose one with -m, if this fails below")
+    return Check(
+        "models", WARNING, f"{model} is not listed; there are: {shown}", "Choose one with -m, if this fails below"
+    )
 
 
 # ---- effects ----
@@ -153,7 +155,9 @@ def _ask(client: ChatClient, prompt: str, deltas: list[Delta], **more: Any) -> R
 def _answered(reply: Reply) -> Check:
     said = redact(" ".join(str(reply.message.get("content") or "").split()))[:40]
     if not said:
-        return Check("answer", WARNING, f"an empty answer in {reply.seconds:.1f} s", "A reasoning model may need more tokens")
+        return Check(
+            "answer", WARNING, f"an empty answer in {reply.seconds:.1f} s", "A reasoning model may need more tokens"
+        )
     return Check("answer", OK, f"{said!r} in {reply.seconds:.1f} s")
 
 
@@ -165,7 +169,9 @@ def _streamed(deltas: list[Delta], reply: Reply) -> Check:
 
 def _counted(reply: Reply) -> Check:
     if reply.usage is None:
-        return Check("usage", WARNING, "not reported", "Sizes are estimated; set --window if compaction comes at the wrong time")
+        return Check(
+            "usage", WARNING, "not reported", "Sizes are estimated; set --window if compaction comes at the wrong time"
+        )
     cached = "" if reply.usage.cached is None else f", {reply.usage.cached} from the cache"
     return Check("usage", OK, f"{reply.usage.prompt} tokens in{cached}, {reply.usage.completion} out")
 
@@ -173,7 +179,9 @@ def _counted(reply: Reply) -> Check:
 def _tools(client: ChatClient) -> Check:
     advice = "Use a model with tools, or --no-tools"
     try:
-        reply = _ask(client, 'Call the tool report with the word "ready". Say nothing else.', [], tools=[_TOOL], max_tokens=256)
+        reply = _ask(
+            client, 'Call the tool report with the word "ready". Say nothing else.', [], tools=[_TOOL], max_tokens=256
+        )
     except AgentError as error:
         return Check("tools", WARNING, error.text, advice)
     if not client.takes_tools:

@@ -78,21 +78,15 @@ class Exchange:
 
     def _read(self, response: Any, deadline: Deadline) -> Assembled:
         """Read the stream to its end, showing fragments as they come."""
-        assembler, reader = self.assembler, self._reader
+        assembler = self.assembler
         pieces = self._transport.read(response)
         try:
-            for piece in pieces:
-                for event in reader.feed(piece):
-                    self._take(event, deadline)
-                if assembler.done or assembler.fault is not None:
-                    break
-                if deadline.passed:
-                    raise self._stalled()
+            self._follow(pieces, deadline)
         except TemporaryError as error:
             if not assembler.ended:
                 raise (self._stalled() if error.kind == "timeout" else error) from None
         if not assembler.done:
-            for event in reader.close():
+            for event in self._reader.close():
                 self._take(event, deadline)
         elif assembler.calling:
             self._drain(pieces, deadline)
@@ -101,6 +95,17 @@ class Exchange:
         if not assembler.ended:
             raise self._unfinished()
         return assembler.finish()
+
+    def _follow(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
+        """Take pieces until the end mark, an error, or the end. Raises: `TemporaryError` when the line breaks or stalls."""
+        feed, assembler = self._reader.feed, self.assembler
+        for piece in pieces:
+            for event in feed(piece):
+                self._take(event, deadline)
+            if assembler.done or assembler.fault is not None:
+                return
+            if deadline.passed:
+                raise self._stalled()
 
     def _take(self, event: Event, deadline: Deadline) -> None:
         if self._debug:

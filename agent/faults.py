@@ -86,12 +86,13 @@ def _retry(kind: str, status: int | None, reading: Reading, headers: Mapping[str
         return True, 1
     if kind == "server":
         once = 1 if "unexpectedly stopped" in reading.text else None
-        full = re.search(r"system memory|out of memory|cuda[^.]*memory|insufficient memory|not enough memory", reading.text)
+        full = re.search(
+            r"system memory|out of memory|cuda[^.]*memory|insufficient memory|not enough memory", reading.text
+        )
         return full is None, once
     if kind in ("html", "empty"):
         return (status or 0) >= 500, None
     return kind in ("rate_limit", "overloaded", "timeout", "connection"), None
-
 
 
 _SAYS: dict[str, tuple[str, str]] = {
@@ -105,11 +106,20 @@ _SAYS: dict[str, tuple[str, str]] = {
     "quota": ("Your usage limit at this provider is reached", "Wait until it resets, or use another model with -m"),
     "billing": ("The account at this provider has no credit", "Top it up, or use another provider with -m"),
     "auth": ("The server does not accept the API key", "Check the key; agent doctor shows which variable it came from"),
-    "permission": ("The server does not allow this request", "Check what this key and plan may use, or choose another -m"),
-    "not_found": ("The server does not know this model or address", "Check -m and the base URL: agent doctor, agent models"),
+    "permission": (
+        "The server does not allow this request",
+        "Check what this key and plan may use, or choose another -m",
+    ),
+    "not_found": (
+        "The server does not know this model or address",
+        "Check -m and the base URL: agent doctor, agent models",
+    ),
     "params": ("The server does not take a parameter of this request", "See --debug; agent doctor tests what it takes"),
     "field_limit": ("One field of the request is too long for this server", "Shorten that message"),
-    "tool_history": ("The server refuses the shape of this conversation", "agent doctor tests the server; --fork starts clean"),
+    "tool_history": (
+        "The server refuses the shape of this conversation",
+        "agent doctor tests the server; --fork starts clean",
+    ),
     "tool_output": ("The model wrote a tool call that the server could not read", "Run it again, or use another model"),
     "schema": ("The server refuses a tool's schema", "Try --no-tools, or another model"),
     "media": ("The server cannot take an attached image or file", "Leave it out, or make it smaller"),
@@ -146,7 +156,11 @@ def _error(kind: str, said: str, status: int | None, reading: Reading, body: str
         refused = AuthError(text, hint)
         refused.kind = kind
         return refused
-    temporary = kind in _TEMPORARY or (kind == "quota" and passes) or (kind in ("server", "html", "empty") and _retry(kind, status, reading, {})[0])
+    temporary = (
+        kind in _TEMPORARY
+        or (kind == "quota" and passes)
+        or (kind in ("server", "html", "empty") and _retry(kind, status, reading, {})[0])
+    )
     parameter = parameter_in(reading) if kind in ("params", "bad_request", "tool_history") else None
     return (TemporaryError if temporary else APIError)(
         text, hint, kind=kind, status=status, body=body, parameter=parameter

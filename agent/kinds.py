@@ -154,6 +154,8 @@ def kind_of(status: int | None, reading: Reading, provider: str = "", near_windo
     kind = _ruled_kind(text, codes, f"{text} {reading.loc.lower()}")
     if kind == "rate_limit" and _is_oversized(text):
         return "rate_limit_size"
+    if status == 429 and not re.search(r"context|prompt|input", text):
+        return kind or _status_kind(status, reading)  # sizes beside a 429 are a rate's
     return kind or _size_kind(text, codes, provider) or _status_kind(status, reading)
 
 

@@ -186,11 +186,13 @@ _INPUT_LIMIT = re.compile(
     r"model token limit|inputs?`? must|request body too large"
 )  # fmt: skip
 _PROMPT_PARTS = re.compile(
-    _N + r"(?: tokens?)? (?:(?:in|from|of) (?:the |your )?(?:input )?(?:messages?|prompt|text input|tool input|image input|"
+    _N
+    + r"(?: tokens?)? (?:(?:in|from|of) (?:the |your )?(?:input )?(?:messages?|prompt|text input|tool input|image input|"
     r"functions|tools|input)|`?inputs?`? tokens|input tokens|prompt tokens)"
 )
 _COMPLETION_PARTS = re.compile(
-    _N + r"(?: tokens?)? (?:(?:in|for|of) (?:the )?(?:completion|output|response|answer)|output tokens|`?max_new_tokens|"
+    _N
+    + r"(?: tokens?)? (?:(?:in|for|of) (?:the )?(?:completion|output|response|answer)|output tokens|`?max_new_tokens|"
     r"completion tokens)"
 )
 _SUM = re.compile(r"\b(\d+) \+ (?:completion |output |max_tokens )?(\d+)(?: > (\d+))?")

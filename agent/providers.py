@@ -99,7 +99,11 @@ class Target:
 
 
 def resolve(
-    spec: str | None, environ: Mapping[str, str], aliases: Mapping[str, Any] | None = None, *, base_url: str | None = None
+    spec: str | None,
+    environ: Mapping[str, str],
+    aliases: Mapping[str, Any] | None = None,
+    *,
+    base_url: str | None = None,
 ) -> Target:
     """The target for a model name: an alias, `provider/model`, or a model of the server named by `base_url` (a setting)
     or OPENAI_BASE_URL, or of the provider its name belongs to. None: the default model of the first provider whose key
@@ -118,7 +122,7 @@ def resolve(
     named = BY_NAME.get(head.lower()) if slash or head.lower() in BY_NAME else None
     if stated:
         own = provider_at(stated)
-        if named is None or named == own and own.name in _AGGREGATORS or not _prefers(named, own, environ):
+        if named is None or (named == own and own.name in _AGGREGATORS) or not _prefers(named, own, environ):
             return _at(stated, spec, environ, "base_url setting" if base_url else "OPENAI_BASE_URL")
     if named is not None:
         return _of(named, rest, environ, "model name")
@@ -215,9 +219,7 @@ def _at(stated: str, model: str, environ: Mapping[str, str], source: str) -> Tar
     if not key and provider:
         key, variable = _key(provider, environ)
     dialect = provider.dialect if provider else Dialect()
-    return Target(
-        provider.name if provider else "", url, model, key, dialect, headers, variable if key else "", source
-    )
+    return Target(provider.name if provider else "", url, model, key, dialect, headers, variable if key else "", source)
 
 
 def _from_alias(name: str, alias: Mapping[str, Any], environ: Mapping[str, str]) -> Target:
@@ -228,7 +230,12 @@ def _from_alias(name: str, alias: Mapping[str, Any], environ: Mapping[str, str])
     if url:
         found = _at(str(url), model, environ, f"alias {name}")
     else:
-        found = _of(provider or _by_family(model, environ), model, {**environ, **_lent(provider, variable, environ)}, f"alias {name}")
+        found = _of(
+            provider or _by_family(model, environ),
+            model,
+            {**environ, **_lent(provider, variable, environ)},
+            f"alias {name}",
+        )
     from dataclasses import replace
 
     if variable:
@@ -258,7 +265,9 @@ def _prefers(named: Provider, own: Provider | None, environ: Mapping[str, str]) 
         return False
     if named.local:
         return True
-    return bool(_key(named, environ)[0]) and named.name != "openai" and (own is not None and own.name not in _AGGREGATORS)
+    return (
+        bool(_key(named, environ)[0]) and named.name != "openai" and (own is not None and own.name not in _AGGREGATORS)
+    )
 
 
 def _key(provider: Provider, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -49,7 +49,11 @@ class EventReader:
     def feed(self, piece: bytes) -> list[Event]:
         """The events that this piece completes."""
         if self._mode == "events":
-            if piece.startswith(b"data: {") and piece.endswith(b"}\n\n") and not (self._rest or self._data or self._name):
+            if (
+                piece.startswith(b"data: {")
+                and piece.endswith(b"}\n\n")
+                and not (self._rest or self._data or self._name)
+            ):
                 data = piece[6:-2]
                 if b"\n" not in data and b"\r" not in data:  # the everyday case: one event, whole
                     return [self._event("", data)]

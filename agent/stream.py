@@ -130,9 +130,7 @@ class Assembler:
         if calls:
             message["tool_calls"] = calls
         looks = complete and not calls and bool(_LOOKS_LIKE_CALL.match(text)) and "arguments" in text
-        return Assembled(
-            message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks
-        )
+        return Assembled(message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks)
 
     def _plain(self, event: Event) -> list[Delta] | None:
         """The short way for what nearly every event is: one piece of text and nothing else. None for all others."""
@@ -141,7 +139,12 @@ class Assembler:
             return None
         choices = value.get("choices")
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
-        if type(choice) is not dict or choice.get("finish_reason") is not None or choice.get("index") or "usage" in choice:
+        if (
+            type(choice) is not dict
+            or choice.get("finish_reason") is not None
+            or choice.get("index")
+            or "usage" in choice
+        ):
             return None
         delta = choice.get("delta")
         content = delta.get("content") if type(delta) is dict and len(delta) == 1 else None

@@ -55,7 +55,9 @@ class CallsBeingWritten:
             for at, arguments in enumerate(_arguments(call.parts)):
                 call_id = call.id if at == 0 and call.id else ""
                 function = {"name": call.name, "arguments": arguments}
-                made.append({"id": call_id, "type": "function", "function": function, **(call.extra if at == 0 else {})})
+                made.append(
+                    {"id": call_id, "type": "function", "function": function, **(call.extra if at == 0 else {})}
+                )
         if any(not call["id"] for call in made):
             import secrets
 
@@ -141,7 +143,7 @@ def _arguments(parts: list[str]) -> list[str]:
         return ["{}"]
     if is_object(written):
         return [written]
-    if len(parts) > 1 and is_object(parts[-1]) and all(b.startswith(a) for a, b in zip(parts, parts[1:], strict=False)):
+    if len(parts) > 1 and is_object(parts[-1]) and all(parts[n].startswith(parts[n - 1]) for n in range(1, len(parts))):
         return [parts[-1]]  # each fragment repeats what came before
     inner = _decoded(written)
     if inner is not None:

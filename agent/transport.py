@@ -49,9 +49,7 @@ class Deadline:
 class Transport:
     """Keeps the connections to one server. Not thread-safe."""
 
-    def __init__(
-        self, target: Target, environ: Mapping[str, str], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, target: Target, environ: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         self._target = target
         self._environ = environ
         self._clock = clock
@@ -147,7 +145,9 @@ def tls_context(environ: Mapping[str, str]) -> httpx._types.SSLContext:  # type:
             return ssl.create_default_context()
     except (OSError, ssl.SSLError) as error:
         named = "SSL_CERT_FILE" if file else "SSL_CERT_DIR"
-        raise ConfigError(f"The CA certificates of {named} cannot be read: {error}", f"Correct or unset {named}") from None
+        raise ConfigError(
+            f"The CA certificates of {named} cannot be read: {error}", f"Correct or unset {named}"
+        ) from None
     import certifi
 
     return ssl.create_default_context(cafile=certifi.where())

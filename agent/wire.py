@@ -324,9 +324,7 @@ def _as_text(message: Message) -> Message:
         return _user(f"[result of {message['tool_call_id']}]\n{message['content']}")
     if not message.get("tool_calls"):
         return message
-    told = [
-        f"[call {c['id']}: {c['function']['name']} {c['function']['arguments']}]" for c in message["tool_calls"]
-    ]
+    told = [f"[call {c['id']}: {c['function']['name']} {c['function']['arguments']}]" for c in message["tool_calls"]]
     return {"role": "assistant", "content": "\n".join([*filter(None, [message.get("content")]), *told])}
 
 

@@ -45,12 +45,13 @@ def names(ours: str) -> dict[str, Any]:
     from ctxlen import _resolve  # type: ignore[import-not-found]
 
     prefix, ident = OURS[ours]
-    rows = json.loads(open(os.path.join(os.path.dirname(_resolve.__file__), "_data.json"), "rb").read())
+    with open(os.path.join(os.path.dirname(_resolve.__file__), "_data.json"), "rb") as file:
+        rows = json.load(file)
     found: dict[str, Any] = {}
     for key, row in {**rows["fills"], **rows["rows"]}.items():
-        if row[0] == OURS[ours][0].rstrip("/") or (not prefix and row[0] == ours):
-            if key.startswith(prefix) and (prefix or "/" not in key):
-                found[key.removeprefix(prefix)] = None
+        own = row[0] == OURS[ours][0].rstrip("/") or (not prefix and row[0] == ours)
+        if own and key.startswith(prefix) and (prefix or "/" not in key):
+            found[key.removeprefix(prefix)] = None
     for provider in providers:
         if provider.id == ident:
             found |= {model.id: model for model in provider.models}
@@ -99,7 +100,11 @@ def table() -> dict[str, list[Any]]:
 if __name__ == "__main__":
     versions = {p: importlib.metadata.version(p) for p in ("ctxlen", "genai-prices")}
     target = os.path.join(os.path.dirname(__file__), "..", "agent", "models.json")
-    head = {"licence": LICENCE, "sources": versions, "row": "window, max input, max output, $/M in, $/M out, $/M cached"}
+    head = {
+        "licence": LICENCE,
+        "sources": versions,
+        "row": "window, max input, max output, $/M in, $/M out, $/M cached",
+    }
     lines = ",\n".join(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in table().items())
     with open(target, "w", encoding="utf-8") as file:
         file.write(json.dumps(head, indent=1)[:-2] + ',\n "models":{\n' + lines + "\n}}\n")

@@ -110,7 +110,11 @@ def test_nothing_is_sent_again_after_something_was_shown() -> None:
     with ScriptedServer([cut("Hello wor"), text("never")]) as server:
         asked = asking(server)
         reply = asked.ask()
-    assert (reply.message, reply.complete, reply.finish_reason) == ({"role": "assistant", "content": "Hello wor"}, False, None)
+    assert (reply.message, reply.complete, reply.finish_reason) == (
+        {"role": "assistant", "content": "Hello wor"},
+        False,
+        None,
+    )
     assert isinstance(reply.error, TemporaryError) and reply.error.kind == "connection"
     assert (len(server.requests), asked.slept, asked.shown) == (1, [], "Hello wor")
 
@@ -266,7 +270,13 @@ def test_a_refusal_that_names_its_reason_is_mended_once_and_remembered(
     """The same request goes again in the new form, and a new process starts with it."""
     spoken = Dialect.from_json(dialect)
     wanted = Dialect.from_json({**dialect, **changed})
-    about = {"messages": HISTORY, "temperature": 0.2, "max_tokens": 9, "tools": TOOLS, "response_format": {"type": "json_object"}}
+    about = {
+        "messages": HISTORY,
+        "temperature": 0.2,
+        "max_tokens": 9,
+        "tools": TOOLS,
+        "response_format": {"type": "json_object"},
+    }
     memory = Memory()
     with ScriptedServer([status(code, body), text("ok"), text("again")]) as server:
         asked = asking(server, dialect=spoken, memory=memory)
@@ -291,7 +301,9 @@ def test_a_refusal_that_stays_is_not_argued_with(
 
 
 def test_an_output_cap_is_lowered_and_remembered() -> None:
-    refusal = {"error": {"message": "max_tokens: 9000 > 4096, which is the maximum allowed number of output tokens for x"}}
+    refusal = {
+        "error": {"message": "max_tokens: 9000 > 4096, which is the maximum allowed number of output tokens for x"}
+    }
     memory = Memory()
     with ScriptedServer([status(400, refusal), text("ok"), text("ok")]) as server:
         asking(server, memory=memory).ask(max_tokens=9000)
@@ -351,7 +363,6 @@ def test_debug_shows_the_wire_without_the_key() -> None:
 def test_a_key_in_the_environment_is_secret_even_when_it_is_not_ours() -> None:
     other = "zz-other-provider-key"
     refusal = {"error": {"message": f"cannot use {other}"}}
-    with ScriptedServer([status(400, refusal)]) as server:
-        with pytest.raises(AgentError) as caught:
-            asking(server, environ={"OTHER_API_KEY": other}).ask()
+    with ScriptedServer([status(400, refusal)]) as server, pytest.raises(AgentError) as caught:
+        asking(server, environ={"OTHER_API_KEY": other}).ask()
     assert other not in str(caught.value)

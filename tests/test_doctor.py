@@ -24,7 +24,9 @@ def answering(request: dict[str, Any], index: int) -> Any:
 
 
 def examined(server: ScriptedServer, **about: Any) -> list[Check]:
-    target = Target("", server.url, about.pop("model", "good"), KEY, key_variable="OPENAI_API_KEY", source="OPENAI_BASE_URL")
+    target = Target(
+        "", server.url, about.pop("model", "good"), KEY, key_variable="OPENAI_API_KEY", source="OPENAI_BASE_URL"
+    )
     return list(examine(target, {}, **about))
 
 

@@ -211,10 +211,13 @@ def test_a_page_shows_its_title_and_not_its_markup() -> None:
 
 
 def test_a_refused_redirect_names_the_address() -> None:
-    with ScriptedServer([status(308, "", {"location": "https://elsewhere/v1"})]) as server:
-        with pytest.raises(APIError) as caught:
-            asking(server).ask()
-    assert (caught.value.text, caught.value.kind) == ("The server sends us elsewhere: https://elsewhere/v1", "not_found")
+    moved = status(308, "", {"location": "https://elsewhere/v1"})
+    with ScriptedServer([moved]) as server, pytest.raises(APIError) as caught:
+        asking(server).ask()
+    assert (caught.value.text, caught.value.kind) == (
+        "The server sends us elsewhere: https://elsewhere/v1",
+        "not_found",
+    )
 
 
 def test_reading_a_body_is_total() -> None:

@@ -75,7 +75,11 @@ def test_text_streams_and_is_counted(asking: Asking) -> None:
     first = asking.ask("Name three colours.", temperature=0.0)
     assert first.complete and first.message["content"] == "".join(d.text for d in asking.deltas)
     assert len(asking.deltas) > 3
-    talk = [{"role": "user", "content": "Name three colours."}, first.message, {"role": "user", "content": "And three more."}]
+    talk = [
+        {"role": "user", "content": "Name three colours."},
+        first.message,
+        {"role": "user", "content": "And three more."},
+    ]
     second = asking.ask("", messages=talk)
     assert second.usage.prompt > first.usage.prompt > 0
     assert second.usage.cached >= first.usage.prompt - 1
@@ -98,7 +102,12 @@ def test_the_window_is_asked_for_and_an_overflow_is_exact(asking: Asking) -> Non
 
 def test_a_response_format_is_obeyed(asking: Asking) -> None:
     """The server holds the toy to a schema."""
-    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"ok": {"type": "boolean"}},
+        "required": ["ok"],
+        "additionalProperties": False,
+    }
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     reply = asking.ask("Say yes.", response_format=wanted, max_tokens=16)
     assert isinstance(json.loads(reply.message["content"])["ok"], bool)

@@ -36,7 +36,9 @@ def test_two_processes_do_not_forget_for_each_other(tmp_path: Path) -> None:
     assert (Memory(path).of(URL, "a")["window"], Memory(path).of(URL, "b")["window"]) == (1, 2)
 
 
-@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"servers": 3}', b'{"servers": {"http://127.0.0.1:1/v1 m": 3}}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "broken", [b"", b"{", b"[]", b'{"servers": 3}', b'{"servers": {"http://127.0.0.1:1/v1 m": 3}}', b"\xff\xfe"]
+)
 def test_a_broken_file_counts_as_empty_and_is_written_anew(tmp_path: Path, broken: bytes) -> None:
     path = tmp_path / "learned.json"
     path.write_bytes(broken)

@@ -35,7 +35,11 @@ def test_names_of_models_in_any_shape() -> None:
 
 
 ROUTES: list[tuple[str, dict[str, Any], int | None]] = [
-    ("llamacpp", {"GET /v1/models": {"data": [{"id": "m"}]}, "GET /props": {"default_generation_settings": {"n_ctx": 2048}}}, 2048),
+    (
+        "llamacpp",
+        {"GET /v1/models": {"data": [{"id": "m"}]}, "GET /props": {"default_generation_settings": {"n_ctx": 2048}}},
+        2048,
+    ),
     ("", {"GET /v1/models": (404, {}), "GET /info": {"max_total_tokens": 4096}}, 4096),
     ("", {"GET /v1/model": {"parameters": {"max_seq_len": 8192}}}, 8192),
     ("ollama", {"GET /api/ps": {"models": [{"name": "m:latest", "context_length": 4096}]}}, 4096),

@@ -10,7 +10,11 @@ from agent.errors import ConfigError
 from agent.providers import TABLE, normal_url, provider_at, resolve
 from agent.wire import Dialect
 
-OPENAI, DEEPSEEK, ROUTER = {"OPENAI_API_KEY": "sk-openai-1"}, {"DEEPSEEK_API_KEY": "sk-deep-1"}, {"OPENROUTER_API_KEY": "sk-or-1"}
+OPENAI, DEEPSEEK, ROUTER = (
+    {"OPENAI_API_KEY": "sk-openai-1"},
+    {"DEEPSEEK_API_KEY": "sk-deep-1"},
+    {"OPENROUTER_API_KEY": "sk-or-1"},
+)
 BASE = "http://localhost:9999/v1"
 
 RESOLVED: list[tuple[str | None, dict[str, str], tuple[str, str, str, str]]] = [

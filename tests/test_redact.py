@@ -27,5 +27,10 @@ def test_known_values_go_and_short_ones_do_not() -> None:
 
 
 def test_a_secret_is_known_by_its_variables_name() -> None:
-    named = {"GITHUB_TOKEN": "value-one", "HOME": "/home/me/and/so/on", "DB_PASSWORD": "tiny", "MY_API_KEY": "value-two"}
+    named = {
+        "GITHUB_TOKEN": "value-one",
+        "HOME": "/home/me/and/so/on",
+        "DB_PASSWORD": "tiny",
+        "MY_API_KEY": "value-two",
+    }
     assert secret_values(named) == ["value-one", "value-two"]

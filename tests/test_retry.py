@@ -49,13 +49,17 @@ DELAYS: list[tuple[dict[str, str], dict[str, Any], str, float | None]] = [
 
 
 @pytest.mark.parametrize("headers, typed, text, expect", DELAYS)
-def test_a_stated_delay_is_read(headers: dict[str, str], typed: dict[str, Any], text: str, expect: float | None) -> None:
+def test_a_stated_delay_is_read(
+    headers: dict[str, str], typed: dict[str, Any], text: str, expect: float | None
+) -> None:
     assert asked_delay(headers, typed, text, NOW) == (None if expect is None else pytest.approx(expect))
 
 
 @given(st.text(max_size=20), st.text(max_size=40))
 def test_reading_a_delay_is_total_and_never_negative(header: str, text: str) -> None:
-    found = asked_delay({"retry-after": header, "x-ratelimit-reset": header, "x-ratelimit-remaining": "0"}, {}, text, NOW)
+    found = asked_delay(
+        {"retry-after": header, "x-ratelimit-reset": header, "x-ratelimit-remaining": "0"}, {}, text, NOW
+    )
     assert found is None or found > 0
 
 

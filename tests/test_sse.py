@@ -53,7 +53,10 @@ def test_a_page_and_stray_text_are_told_apart() -> None:
 
 
 LINES = st.lists(
-    st.sampled_from([b"data: 1", b'data: "\xe4\xbd\xa0"', b"data:", b"", b"", b": c", b"event: x", b"junk", b"data: {", b"\xff"]), max_size=8
+    st.sampled_from(
+        [b"data: 1", b'data: "\xe4\xbd\xa0"', b"data:", b"", b"", b": c", b"event: x", b"junk", b"data: {", b"\xff"]
+    ),
+    max_size=8,
 )
 
 

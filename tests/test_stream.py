@@ -279,9 +279,8 @@ def test_a_call_written_as_text_is_said_and_not_run() -> None:
 @pytest.mark.parametrize("body", ["", "\n\n", ": ping\n\n: ping\n\n", "data: null\n\n"])
 def test_an_answer_without_any_event_is_an_error(body: str) -> None:
     """Tried twice, then a temporary failure: exit 75."""
-    with ScriptedServer([raw(body)], repeat_last=True) as server:
-        with pytest.raises(APIError) as caught:
-            asking(server).ask()
+    with ScriptedServer([raw(body)], repeat_last=True) as server, pytest.raises(APIError) as caught:
+        asking(server).ask()
     assert (caught.value.kind, int(caught.value.exit_code), len(server.requests)) == ("empty", 75, 2)
 
 
@@ -294,9 +293,9 @@ def test_the_last_usage_wins_and_is_not_summed() -> None:
 
 
 def test_an_answer_that_ran_into_the_window_without_text_is_an_overflow() -> None:
-    with ScriptedServer([raw([sse(chunk({"content": ""}, "length", usage={"prompt_tokens": 90, "completion_tokens": 0}))])]) as s:
-        with pytest.raises(ContextOverflow):
-            asking(s).ask()
+    full = chunk({"content": ""}, "length", usage={"prompt_tokens": 90, "completion_tokens": 0})
+    with ScriptedServer([raw([sse(full)])]) as server, pytest.raises(ContextOverflow):
+        asking(server).ask()
 
 
 def test_an_error_after_text_keeps_the_text() -> None:

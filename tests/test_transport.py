@@ -28,8 +28,28 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh self-signed certificate for localhost, with its key in the same file."""
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     key, cert = path.with_name("key.pem"), path.with_name("cert.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += [
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     path.write_bytes(key.read_bytes() + cert.read_bytes())
     return path
@@ -66,7 +86,9 @@ def test_ssl_cert_file_makes_it_trusted(secure: ScriptedServer, certificate: Pat
 
 def test_ssl_cert_dir_makes_it_trusted(secure: ScriptedServer, certificate: Path, tmp_path: Path) -> None:
     cert = certificate.with_name("cert.pem")
-    done = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", str(cert)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["openssl", "x509", "-hash", "-noout", "-in", str(cert)], check=True, capture_output=True, text=True
+    )
     (tmp_path / f"{done.stdout.strip()}.0").write_bytes(cert.read_bytes())
     client = ChatClient(https(secure), environ={"SSL_CERT_DIR": str(tmp_path)})
     assert client.complete(CHAT, lambda delta: None).message["content"] == "over tls"
@@ -155,7 +177,9 @@ def test_no_proxy_is_honoured(exempt: str, proxy: tuple[str, list[str]], monkeyp
     assert (asked, caught.value.kind) == ([], "connection")
 
 
-def test_a_local_server_is_never_asked_through_a_proxy(proxy: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_server_is_never_asked_through_a_proxy(
+    proxy: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(variable, proxy[0])
     with ScriptedServer([text("direct")]) as server:

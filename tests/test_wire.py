@@ -14,14 +14,18 @@ from server import check_alternation, check_messages
 
 from agent.wire import UNKNOWN_OUTCOME, Dialect, arguments_object, clean, digest, encode_messages, prepare_for_wire
 
-TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=12) | st.sampled_from(["", " ", "\ud83d", "a\udc00"])
+TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=12) | st.sampled_from(
+    ["", " ", "\ud83d", "a\udc00"]
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
 IDS = st.sampled_from(["a", "b", "call_1", "", "x" * 64, "not ok!", "\ud800"]) | JSON
-ARGUMENTS = JSON | st.sampled_from(["{}", '{"a": 1}', "", "null", "[]", '"x"', '"{}"', '{"a": "\\ud83d"}', '{"a": ', "NaN"])
+ARGUMENTS = JSON | st.sampled_from(
+    ["{}", '{"a": 1}', "", "null", "[]", '"x"', '"{}"', '{"a": "\\ud83d"}', '{"a": ', "NaN"]
+)
 CALL = st.fixed_dictionaries(
     {}, optional={"id": IDS, "type": JSON, "index": JSON, "extra_content": JSON,
                   "function": st.fixed_dictionaries({}, optional={"name": TEXT | JSON, "arguments": ARGUMENTS}) | JSON},
@@ -143,7 +147,11 @@ def test_reasoning_goes_back_as_the_dialect_says() -> None:
     talk = [CLEAN[1], thought, CLEAN[3], plain, {"role": "user", "content": "and?"}]
 
     def sent(dialect: Dialect, messages: list[Any] = talk) -> list[Any]:
-        return [(m["content"], m.get("reasoning_content")) for m in prepare_for_wire(messages, dialect) if m["role"] == "assistant"]
+        return [
+            (m["content"], m.get("reasoning_content"))
+            for m in prepare_for_wire(messages, dialect)
+            if m["role"] == "assistant"
+        ]
 
     assert sent(Dialect()) == [(None, None), ("ok", None)]
     assert sent(Dialect(reasoning="calls")) == [(None, "hm"), ("ok", None)]
@@ -166,7 +174,10 @@ def test_private_fields_of_another_provider_stay_here() -> None:
 def test_system_messages_become_one() -> None:
     late = [*CLEAN[:2], {"role": "system", "content": "and polite"}, {"role": "user", "content": "x"}]
     assert prepare_for_wire(late)[0] == {"role": "system", "content": "be brief\n\nand polite"}
-    assert prepare_for_wire(late, Dialect(system="fold"))[0] == {"role": "user", "content": "be brief\n\nand polite\n\nlist"}
+    assert prepare_for_wire(late, Dialect(system="fold"))[0] == {
+        "role": "user",
+        "content": "be brief\n\nand polite\n\nlist",
+    }
     assert prepare_for_wire(late, Dialect(system="developer"))[0]["role"] == "developer"
 
 

@@ -57,7 +57,12 @@ class Asking:
 
 
 def asking(
-    server: ScriptedServer, *, provider: str = "", model: str = "scripted", dialect: Dialect | None = None, **options: Any
+    server: ScriptedServer,
+    *,
+    provider: str = "",
+    model: str = "scripted",
+    dialect: Dialect | None = None,
+    **options: Any,
 ) -> Asking:
     """A client on this server. Its dice always show 0 and its sleep only adds up."""
     made = Asking()
