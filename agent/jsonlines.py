@@ -225,7 +225,7 @@ class JsonLines:
 
     def _result(self, turn: TurnFinished | None, error: AgentError | None, code: int) -> dict[str, Any]:
         milliseconds = int(1000 * (time.monotonic() - self.started))
-        session = self.session.id if self.session else None
+        session = self.session.id if self.session and self.session.path else None
         return {
             "type": "result",
             "subtype": result_subtype(error),

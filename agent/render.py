@@ -202,7 +202,8 @@ class Text:
         """The last lines: the way on, or what went wrong."""
         self._end_answer()
         if turn is not None and error is None:
-            self.line(f"{last_line(turn)} · continue: {self.resume} -c {turn.id}", _DIM)
+            way_on = f" · continue: {self.resume} -c {turn.id}" if self.path else ""
+            self.line(f"{last_line(turn)}{way_on}", _DIM)
         if error is not None:
             self.fail(error)
 

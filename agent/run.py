@@ -287,6 +287,8 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
         emit(Notice("warning", "repaired", text))
     for text in settings.overrides:
         emit(Notice("info", "override", text))
+    if ask.resumes and settings.origin.get("system") == "flag":
+        emit(Notice("warning", "system_frozen", "the system prompt stays as the session began with it: -s is for new ones"))
 
 
 # ---- the end ----
