@@ -27,7 +27,7 @@ _NEVER = frozenset({
 })  # fmt: skip
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|mapper|dm-|md|loop)")
 _FORK_BOMB = re.compile(
-    r"(?<![\w:.-])([\w:.-]{1,64})\s{0,9}\(\)\s{0,9}\{[^}]{0,999}?(?<![\w-])\1\s{0,9}\|\s{0,9}\1\s{0,9}&"
+    r"(?<![\w:.-])([\w:.-]{1,64})\s{0,9}\(\)\s{0,9}\{[^}]{0,200}?(?<![\w-])\1\s{0,9}\|\s{0,9}\1\s{0,9}&"
 )
 _ORDINARY = re.compile(r"""[^ \t\n;&|()<>'"\\$`#]+""")
 _QUOTED = re.compile(r"""[^"\\$`]+""")

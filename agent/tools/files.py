@@ -120,9 +120,9 @@ def _shown(target: paths.Place, decoded: tuple[str, textform.Form], args: dict[s
     plain = text.replace("\r\n", "\n")
     chosen, first, last, total = part(plain, args.get("offset", 1), args.get("limit", _MOST_LINES))
     safe = visible(chosen.replace("\r", "\n"))
-    kept, lines = fitted(safe, context.result_cap - 100)
+    kept, lines = fitted(safe, context.result_cap - 60)
     if not lines:
-        return _long_line(target, safe, first, total, context.result_cap - 100)
+        return _long_line(target, safe, first, total, context.result_cap - 60)
     shown_last = first + lines - 1 if kept != safe else last
     about = [form.describe(), "CRLF line ends" if textform.line_end(text) == "\r\n" else ""]
     about += ["no newline at the end"] if last == total and not text.endswith("\n") else []

@@ -14,6 +14,8 @@ from agent.tools.output import visible
 
 _MOST_SHOWN = 3
 _MOST_LINES_COMPARED = 20_000
+_MOST_COMPARED_WELL = 200
+_ALIKE = 0.6
 _LONGEST_LINE = 200
 
 
@@ -108,10 +110,15 @@ def _nearest(lines: list[str], wanted: list[str]) -> list[int]:
     place, longest = max(enumerate(wanted), key=lambda numbered: len(numbered[1].strip()))
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(longest.strip()[:_LONGEST_LINE])
-    scored = []
+    likely = []
     for number, line in enumerate(lines[:_MOST_LINES_COMPARED]):
         matcher.set_seq1(line.strip()[:_LONGEST_LINE])
-        if matcher.real_quick_ratio() > 0.6 and matcher.quick_ratio() > 0.6 and (score := matcher.ratio()) > 0.6:
+        if matcher.real_quick_ratio() > _ALIKE and (bound := matcher.quick_ratio()) > _ALIKE:
+            likely.append((-bound, number))
+    scored = []
+    for _, number in sorted(likely)[:_MOST_COMPARED_WELL]:
+        matcher.set_seq1(lines[number].strip()[:_LONGEST_LINE])
+        if (score := matcher.ratio()) > _ALIKE:
             scored.append((-score, max(0, number - place)))
     best: list[int] = []
     for _, start in sorted(scored):

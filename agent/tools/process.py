@@ -30,6 +30,7 @@ KEPT = 512 * 1024
 """Bytes kept in memory of each end of the output."""
 _MOST_SPILLED = 64 * 1024 * 1024
 _PIECE = 1 << 18
+_HELD = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM}
 
 
 class Ended(NamedTuple):
@@ -89,9 +90,14 @@ class Output:
         """Whether the spill (or memory) holds every byte."""
         return self.size <= _MOST_SPILLED
 
+    @property
+    def overflowed(self) -> bool:
+        """Whether memory holds only both ends."""
+        return self.size > len(self._head) + len(self._tail)
+
     def ends(self) -> tuple[bytes, bytes]:
         """The first bytes and the last ones; together the whole output when it is not larger than both."""
-        if self.size <= len(self._head) + len(self._tail):
+        if not self.overflowed:
             return bytes(self._head + self._tail), b""
         return bytes(self._head), bytes(self._tail[-KEPT:])
 
@@ -138,11 +144,15 @@ def watch(
         pump = _Pump(child, pipe.fileno(), output, known, attended)
         why = pump.run(timeout)
         if why in ("timeout", "output"):
-            _signal_group(child, signal.SIGTERM)
+            signal_group(child, signal.SIGTERM)
             pump.run(GRACE_AFTER_TERM)
     finally:
-        left_over = end_all(child, known)
-        pipe.close()
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # a second Ctrl-C waits until all is gone
+        try:
+            left_over = end_all(child, known)
+            pipe.close()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
     code = child.returncode
     return Ended(124 if why == "timeout" else code if code >= 0 else 128 - code, why, left_over)
 
@@ -239,7 +249,7 @@ def has_ended(child: subprocess.Popen[bytes]) -> bool:
 def end_all(child: subprocess.Popen[bytes], known: set[int]) -> int:
     """Kill the child's group and every descendant, reap them, and say how many had been left running."""
     alive = {pid for pid in children() - known - {child.pid} if _is_alive(pid)} if has_ended(child) else set()
-    _signal_group(child, signal.SIGKILL)
+    signal_group(child, signal.SIGKILL)
     child.wait()
     deadline = time.monotonic() + 5
     empty = 0
@@ -261,7 +271,8 @@ def _kill_and_reap(pid: int) -> None:
         pass
 
 
-def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:
+def signal_group(child: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to the child's process group, unless the child is reaped: the number may be another's then."""
     if child.returncode is not None:
         return
     try:

@@ -264,10 +264,13 @@ def _spawn(
 def _owned(child: subprocess.Popen[bytes], stack: ExitStack) -> subprocess.Popen[bytes]:
     """The child, which cannot outlive `stack`."""
 
+    import signal
+
+    from agent.tools.process import signal_group
+
     def end() -> None:
-        if child.returncode is None:
-            child.kill()
-            child.wait()
+        signal_group(child, signal.SIGKILL)
+        child.wait()
         if child.stdout is not None:
             child.stdout.close()
 

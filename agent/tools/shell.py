@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agent.tools.output import head_and_tail, readable
 from agent.tools.protocol import ToolContext, ToolResult, failed, function_schema
 
+if TYPE_CHECKING:
+    from agent.tools.process import Output
+
 DEFAULT_TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
-_ROOM_FOR_ENDING = 160
-"""Tokens for the lines after the output."""
 _REFUSALS = re.compile(
     r"permission denied|operation not permitted|read-only file system|network is unreachable|could not resolve|"
     r"name resolution|unable to connect|connection refused|EACCES|EPERM|EROFS|ENOTFOUND",
@@ -67,10 +68,18 @@ def confinement_hint(text: str, exit_code: int, hint: Callable[[], str]) -> str:
     return f"[{found}]\n" if found else ""
 
 
+def left_out(output: Output, characters: int, spill: str) -> str:
+    """The line that stands for the middle of a long output."""
+    size = f"{output.size:,} bytes in all" if output.overflowed else f"{characters:,} characters cut"
+    part = "all of it" if output.complete else "the first part"
+    return f"[... {size}; {part} is in {spill}: read_file or grep it ...]"
+
+
 # ---- effects ----
 
 
 def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
+    from agent.tokens import estimate
     from agent.tools import process, sandbox
 
     spill_path = ""
@@ -85,34 +94,19 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     try:
         with sandbox.started(command, context) as (child, attended):
             ended = process.watch(child, output, timeout, known, attended)
-        raw_head, raw_tail = output.ends()
-        text, cut = _capped(readable(raw_head), readable(raw_tail), output, context, lambda: spill_path)
+        text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
+        after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
+        after += ending(ended.exit_code, ended.why, ended.left_over, timeout)
+        room = max(context.result_cap // 2, context.result_cap - estimate(after) - 4)
+        if cut := output.overflowed or estimate(text) > room:
+            output.spill_all()
+            text, _ = head_and_tail(text, room, lambda characters, lines: left_out(output, characters, spill_path))
     except OSError as error:
         return failed(f"The command could not be run: {error.strerror or error}. Nothing was done.")
     finally:
         output.close()
-    hint = confinement_hint(text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
-    body = f"{text.rstrip(chr(10))}\n" if text.strip() else "(no output)\n"
     detail: dict[str, Any] = {"exit_code": ended.exit_code}
-    detail |= {"spill": spill_path} if cut and spill_path else {}
+    detail |= {"spill": spill_path} if cut else {}
     detail |= {"timed_out": True} if ended.why == "timeout" else {}
-    text = body + hint + ending(ended.exit_code, ended.why, ended.left_over, timeout)
-    return ToolResult(text, ok=ended.exit_code == 0, detail=detail)
-
-
-def _capped(head: str, tail: str, output: Any, context: ToolContext, spill_path: Callable[[], str]) -> tuple[str, bool]:
-    """The output within the cap, and whether it was cut; what is cut is in the spill by then."""
-    between = "\n" if tail else ""
-
-    def left_out(characters: int, lines: int) -> str:
-        more = f"{output.size:,} bytes of output in all; " if tail else f"{characters:,} characters, {lines:,} lines; "
-        kept = "all of it" if output.complete else "the first part"
-        return f"[... {more}{kept} is in {spill_path()}: read_file it with offset and limit, or grep it ...]"
-
-    from agent.tokens import estimate
-
-    whole = head + between + tail
-    if tail or estimate(whole) > context.result_cap - _ROOM_FOR_ENDING:
-        output.spill_all()
-        return head_and_tail(whole, context.result_cap - _ROOM_FOR_ENDING, left_out)
-    return whole, False
+    body = f"{text.rstrip(chr(10))}\n" if text.strip() else "(no output)\n"
+    return ToolResult(body + after, ok=ended.exit_code == 0, detail=detail)

@@ -117,7 +117,7 @@ def test_long_output_is_cut_and_spilled_whole(tmp_path):
     text = box.bash("seq 1 100000")
     spill = box.result.detail["spill"]
     assert text.startswith("1\n2\n") and text.endswith("\n99999\n100000\nexit status 0")
-    assert f"all of it is in {box.shown(spill)}: read_file it with offset and limit" in text
+    assert f" characters cut; all of it is in {box.shown(spill)}: read_file or grep it ...]" in text
     with open(spill) as file:
         assert file.read() == "".join(f"{n}\n" for n in range(1, 100001))
     assert os.stat(spill).st_mode & 0o777 == 0o600
