@@ -16,7 +16,7 @@ from agent import archive, library, prompt
 from agent.asking import asker
 from agent.config import Settings, load_settings, parse_seconds
 from agent.equipment import Equipment, equip, system_message
-from agent.errors import AgentError, DeniedError, Exit, StorageError, UsageError
+from agent.errors import AgentError, DeniedError, Exit, SessionError, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.jsonlines import JsonLines
 from agent.loop import Turn
@@ -76,7 +76,9 @@ class Ask:
     @property
     def resumes(self) -> str | None:
         """What to continue, or None for a new session."""
-        return self.continue_id or ("last" if self.last else None)
+        if self.continue_id is not None:
+            return self.continue_id
+        return "last" if self.last else None
 
 
 Screen = Text | JsonLines
@@ -146,7 +148,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> N
     settings = live.settings = load_settings(flags, environ, cwd)
     stop_after(settings.timeout)
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
-    id = library.resolve(store, ask.resumes, cwd) if ask.resumes else None
+    id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)
     if id:
         live.session = _resume(ask, store, id)
@@ -238,9 +240,17 @@ def _resume(ask: Ask, store: str, id: str) -> Session:
     if ask.fork:
         id = archive.fork(store, id)
     session = Session.open(store, id, wait=_wait(ask))
-    if ask.name:
-        session.rename(library.check_name(ask.name))
+    if ask.name and ask.name != session.meta.get("name"):
+        session.rename(free_name(store, ask.name))
     return session
+
+
+def free_name(store: str, name: str) -> str:
+    """`name`, if no session has it. Raises: UsageError for what is no name, SessionError when it is taken."""
+    taken = library.named(store, library.check_name(name))
+    if taken:
+        raise SessionError(f"The name {name!r} belongs to session {taken[0]}", f"Continue it: agent -c {name}")
+    return name
 
 
 def _wait(ask: Ask) -> float:
@@ -260,7 +270,7 @@ def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, 
     if settings.tools is not None:
         meta["tools"] = list(settings.tools)
     if ask.name:
-        meta["name"] = library.check_name(ask.name)
+        meta["name"] = free_name(store, ask.name)
     session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
     session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
     return session

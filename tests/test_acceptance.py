@@ -376,3 +376,13 @@ def test_the_run_ends_when_the_answer_does(home: Path, tmp_path: Path) -> None:
         gate.set()
     assert (done.code, done.out) == (0, "Hi\n")
     assert took < 30
+
+
+def test_a_name_is_an_address_and_belongs_to_one(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one"), text("two"), text("three")]) as server:
+        assert agent("-n", "work", "first", **at(server)).code == 0
+        assert agent("-q", "-c", "work", "second", **at(server)).out == "two\n"
+        taken = agent("-n", "work", "third", **at(server))
+        assert (taken.code, "agent -c work" in taken.err) == (4, True)
+        assert agent("-c", "", "third", **at(server)).code == 4
+    assert len(server.requests) == 2
