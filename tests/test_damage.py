@@ -70,7 +70,7 @@ def test_a_busy_session_is_exit_7(agent: Runner, store: Path) -> None:
         assert held.append({"type": "note"})["n"] == 3
 
 
-@pytest.mark.parametrize("id", ["nosuch", "../../etc/passwd", "/etc/passwd", "two words", "x" * 300])
+@pytest.mark.parametrize("id", ["", "nosuch", "../../etc/passwd", "/etc/passwd", "two words", "x" * 300])
 def test_what_is_no_session_is_exit_4(agent: Runner, store: Path, id: str) -> None:
     """No request, and no file is made."""
     before = sorted(os.listdir(store))
