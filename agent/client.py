@@ -122,6 +122,7 @@ class _Completion:
         self.changes: set[str] = set()
         self.cap = self._first_cap()
         self.asked_again = False
+        self.size = 0
 
     def run(self) -> Reply:
         while True:
@@ -142,6 +143,7 @@ class _Completion:
         client = self.client
         began = client._clock()
         body, sent = encode_request(self.request, client.target.model, client.dialect, self.cap)
+        self.size = len(body)
         exchange = Exchange(client._transport, client._first, client._stall, self.on_delta, client._debug_line())
         assembler = exchange.assembler
         try:
@@ -226,10 +228,10 @@ class _Completion:
     def _check_truncation(self, prompt: int) -> None:
         """Notice a server that read far less than was sent, and learn its real window.
 
-        The cheap estimate errs high, so it only raises the question; the tokenizer decides it.
+        Bytes only raise the question (a token is hardly ever more than eight); the tokenizer decides it.
         """
         client = self.client
-        if prompt * 2 > self._estimate():
+        if self.size < prompt * 8:
             return
         from agent.tokens import count
 
@@ -273,7 +275,8 @@ class _Completion:
         learned = {k: v for k, v in client.dialect.as_json().items() if base.get(k) != v}
         reset = {k: getattr(Dialect(), k) for k in base if k not in client.dialect.as_json()}
         client._learn(dialect={**learned, **reset})
-        client._notice("info", "adapted", f"the server refused the request; from now on: {change}")
+        why = f" ({error.text})" if not client.dialect.tools else ""
+        client._notice("info", "adapted", f"the server refused the request{why}; from now on: {change}")
         return True
 
     def _sent_parameters(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """One HTTP exchange: a request's bytes out, the events of its answer in, until it ends or breaks off.
 
-Three timers, in seconds: `first` to the first event, `stall` from one event to the next (heartbeats are not events), and
-a short one after the finish reason, for servers that hold the line open. The end mark ends the reading at once. What the
-server says went wrong is raised as a `Refusal`, not yet judged; what goes wrong on the line is an error of `agent.faults`.
+Three timers, in seconds: `first` to the first event, `stall` from one event to the next (heartbeats are not events),
+and a short one after the finish reason, for servers that hold the line open. The end mark ends the reading at once.
+What the server says went wrong is raised as a `Refusal`, not yet judged; what goes wrong on the line is an error of
+`agent.faults`.
 
 Does not know: retries, dialects, windows, keys.
 """
@@ -97,7 +98,7 @@ class Exchange:
         return assembler.finish()
 
     def _follow(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
-        """Take pieces until the end mark, an error, or the end. Raises: `TemporaryError` when the line breaks or stalls."""
+        """Take pieces until the end mark, an error, or the end. Raises: `TemporaryError` (a break, a stall)."""
         feed, assembler = self._reader.feed, self.assembler
         for piece in pieces:
             for event in feed(piece):

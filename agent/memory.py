@@ -3,17 +3,22 @@
     {"version": 1, "servers": {"<base URL> <model>": {"window": 8192, "max_output": ..., "dialect": {...}, "at": ...}}}
 
 `window` and `max_input` (tokens) were stated by an overflow answer or seen in a usage, `asked` was answered to a
-question. The file is a convenience: one that cannot be read counts as empty, one that cannot be written is let be.
+question. A server on this machine is believed for a day: it may have been started anew with other settings. The file is
+a convenience: one that cannot be read counts as empty, one that cannot be written is let be.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
+
+from agent.providers import is_loopback
+
+LOCAL_SECONDS = 86400
 
 
 def default_path(environ: Mapping[str, str]) -> str:
@@ -25,24 +30,28 @@ def default_path(environ: Mapping[str, str]) -> str:
 class Memory:
     """Facts by base URL and model. With `path` None nothing is kept on disk."""
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, clock: Callable[[], float] = time.time) -> None:
         self.path = path
+        self._clock = clock
         self._servers: dict[str, dict[str, Any]] | None = None
 
     def of(self, base_url: str, model: str) -> dict[str, Any]:
         """What is known of one model of one server; {} when nothing is."""
         found = self._loaded().get(f"{base_url} {model}")
-        return dict(found) if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            return {}
+        at = found.get("at")
+        old = not isinstance(at, int) or self._clock() - at > LOCAL_SECONDS
+        return {} if old and is_loopback(base_url) else dict(found)
 
     def learn(self, base_url: str, model: str, **facts: Any) -> None:
         """Keep facts (None forgets one), together with what other processes wrote meanwhile."""
         self._servers = self._read() if self.path else self._loaded()
-        known = self._servers.get(f"{base_url} {model}")
-        known = dict(known) if isinstance(known, dict) else {}
+        known = self.of(base_url, model)
         changed = {k: v for k, v in {**known, **facts}.items() if v is not None}
         if {k: v for k, v in changed.items() if k != "at"} == {k: v for k, v in known.items() if k != "at"}:
             return
-        self._servers[f"{base_url} {model}"] = {**changed, "at": int(time.time())}
+        self._servers[f"{base_url} {model}"] = {**changed, "at": int(self._clock())}
         self._write()
 
     # ---- effects ----

@@ -56,10 +56,12 @@ _PHRASES = re.compile(
             r"context limit is|context shift is disabled|out of (?:the )?context|context_?size|n_keep[^.]{0,30}n_ctx",
             r"max[_ ](?:seq[_ ]len|model[_ ]len|total[_ ]tokens|sequence[_ ]length)",
             r"reduce the (?:length|number|size|amount)[^.]{0,20} (?:messages|prompt|input|conversation|context|history)",
-            r"(?:limit|max\w*)[^.]{0,20} bytes per request|body too large[^.]*\. max size: \d+ tokens|shorten the (?:prompt|input|conversation)",
+            r"(?:limit|max\w*)[^.]{0,20} bytes per request|body too large[^.]*\. max size: \d+ tokens",
+            r"shorten the (?:prompt|input|conversation)",
             r"kv (?:cache|memory)[^.]{0,40}(?:budget|exceed|full|too small)|exceeds the kv",
             r"inputs? tokens \+|input token count \+|prompt[^.]{0,20}\+ ?max_(?:new_)?tokens",
-            r"(?:message|request|prompt|payload|body|entity|content)[^.]{0,30}(?:size|too large|larger)[^.]{0,40}(?:exceed|limit|max|too large|larger)",
+            r"(?:message|request|prompt|payload|body|entity|content)[^.]{0,30}(?:size|too large|larger)[^.]{0,40}"
+            r"(?:exceed|limit|max|too large|larger)",
             r"(?:request|payload|entity|content|body)[^.]{0,20}too large|request exceeds the maximum (?:size|allowed)",
             r"(?:超长|超出|超过|超限|过长|太长|超了)",
             r"(?:上下文|输入|提示|令牌)[^。]{0,20}(?:限制|上限|最大)",
@@ -141,13 +143,15 @@ _LIMITS = tuple(
     for pattern in (
         r"(?:maximum|max) context length(?: of [^\s]+)?(?: is|:| of)*\s*" + _N,
         r"context (?:length|window|size|limit)(?: limit)?" + _OF + _N,
-        r"max_(?:seq_len|model_len|total_tokens|context_len\w*|position_embeddings)\s*[=(:]*\s*(?:of|is)?\s*(?:max_total_tokens=)?" + _N + r"(?!\)? must)",
+        r"max_(?:seq_len|model_len|total_tokens|context_len\w*|position_embeddings)\s*[=(:]*\s*(?:of|is)?\s*"
+        r"(?:max_total_tokens=)?" + _N + r"(?!\)? must)",
         r"n_ctx\W{0,4}" + _N,
         r"\d \+ \d+ > " + _N,
         r"(?:tokens?|\d) (?:>=?) (?:n_ctx: )?" + _N,
         r"with " + _N + r" maximum context",
         r"range of input length should be \[\d+, ?" + _N,
-        r"(?:must be|<=|less than or equal to|smaller than|less than|fewer than|no more than|at most|up to|cannot exceed|not exceed|only supports(?: up to)?)"
+        r"(?:must be|<=|less than or equal to|smaller than|less than|fewer than|no more than|at most|up to|"
+        r"cannot exceed|not exceed|only supports(?: up to)?)"
         r"(?: the)?(?: total)?(?: tokens?)?(?: limit)? ?(?:of )?" + _N,
         r"must have less than " + _N,
         r"maximum (?:allowed )?(?:input |prompt |model )?(?:length|tokens?|size)(?: allowed| of| is|:)*\s*\(?" + _N,
@@ -163,11 +167,17 @@ _HAVES = tuple(
     for pattern in (
         r"requested (?:about |a total of |approximately )?" + _N + r"(?! (?:output|completion))",
         r"resulted in " + _N,
-        r"(?:will take|would take|needs|need|uses|contains|has|have|got|sent|given:?|received) " + _N + r"(?: input| prompt)? tokens",
+        r"(?:will take|would take|needs|need|uses|contains|has|have|got|sent|given:?|received) "
+        + _N
+        + r"(?: input| prompt)? tokens",
         r"(?:input|prompt|request)(?: input)? token count" + _OF + _N,
         r"token count of " + _N,
         r"input tokens " + _N,
-        r"(?:prompt|input|inputs|request|messages?|conversation)(?: tokens?| length| size)?" + _OF + r"\(?(?:length )?" + _N + r"(?! max| limit)",
+        r"(?:prompt|input|inputs|request|messages?|conversation)(?: tokens?| length| size)?"
+        + _OF
+        + r"\(?(?:length )?"
+        + _N
+        + r"(?! max| limit)",
         r"length of prompt_tokens \(" + _N,
         r"max_total_tokens \(" + _N + r"\)? must",
         r"input_len=" + _N,
@@ -230,7 +240,7 @@ def _search(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
 
 
 def _by_size(text: str, have: int | None, limit: int | None) -> tuple[int | None, int | None]:
-    """Mend by what must hold: more was sent than fits. Of bare numbers the larger was sent, the smaller is the limit."""
+    """Mend by what must hold: more was sent than fits. Of two bare numbers the smaller is the limit."""
     numbers = {int(n) for n in re.findall(_N, text) if int(n) >= 256 and not _is_code(text, n)}
     if limit and _is_code(text, str(limit)):
         limit = None

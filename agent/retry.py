@@ -14,9 +14,12 @@ LONGEST_WAIT = 60.0
 ATTEMPTS = 5
 TOTAL_WAIT = 180.0
 _DURATION = re.compile(
-    r"(?:(\d+(?:\.\d+)?)\s*(?:d|days?|天)\b\s*)?(?:(\d+(?:\.\d+)?)\s*(?:h|hrs?|hours?|小时)\s*)?"
-    r"(?:(\d+(?:\.\d+)?)\s*(?:m|mins?|minutes?|分钟?)(?!s)\s*)?(?:(\d+(?:\.\d+)?)\s*(?:s|secs?|seconds?|秒))?(?:(\d+(?:\.\d+)?)\s*(?:ms|milliseconds?|毫秒))?"
-)  # fmt: skip
+    r"(?:(\d+(?:\.\d+)?)\s*(?:d|days?|天)\b\s*)?"
+    r"(?:(\d+(?:\.\d+)?)\s*(?:h|hrs?|hours?|小时)\s*)?"
+    r"(?:(\d+(?:\.\d+)?)\s*(?:m|mins?|minutes?|分钟?)(?!s)\s*)?"
+    r"(?:(\d+(?:\.\d+)?)\s*(?:s|secs?|seconds?|秒))?"
+    r"(?:(\d+(?:\.\d+)?)\s*(?:ms|milliseconds?|毫秒))?"
+)
 _SPOKEN = re.compile(
     r"(?:(?:try again|retry|retrying|come back|available|resets?|wait)\s*(?:in|after|for)?\s*(?:at least|about)?\s*|"
     r"(?:请在|请于|等待)\s*)(?=\d)"

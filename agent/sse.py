@@ -135,7 +135,7 @@ class EventReader:
         return [self._event(name, data)] if data.strip() not in (b"", b"null") else []
 
     def _event(self, name: str, data: bytes) -> Event:
-        if data.strip() == b"[DONE]":
+        if data.strip().upper() == b"[DONE]":
             return Event("[DONE]", data, None)
         value = loads(data)
         self.damaged += value is None

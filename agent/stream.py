@@ -166,7 +166,7 @@ class Assembler:
             self.model = chunk["model"]
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else []:
-            if isinstance(choice, dict) and choice.get("index") in (0, None):
+            if isinstance(choice, dict) and choice.get("index") in (0, None, "0"):
                 return self._choice(choice)
         return []
 
@@ -304,10 +304,11 @@ def fault_in(event: Event) -> Any:
         return value
     if "choices" in value or "usage" in value:
         return None
-    if value.get("object") == "error" or value.get("error_code") or value.get("errors") or value.get("error_msg"):
+    if value.get("object") == "error" or any(value.get(key) for key in ("error_code", "errors", "error_msg")):
         return value
-    said = any(isinstance(value.get(k), str) for k in ("message", "msg", "detail", "details"))
-    return value if said and "role" not in value and value.get("type") != "message" else None
+    said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))
+    refused = value.get("success") is False or value.get("code") not in (None, 0, "0", 200, "200")
+    return value if isinstance(value.get("detail"), (str, list)) or (said and refused) else None
 
 
 def _unwrapped(value: dict[str, Any]) -> dict[str, Any]:

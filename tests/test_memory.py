@@ -55,6 +55,17 @@ def test_a_place_that_cannot_be_written_is_let_be(tmp_path: Path) -> None:
     assert memory.of(URL, "m")["window"] == 5
 
 
+def test_a_server_on_this_machine_is_believed_for_a_day() -> None:
+    """It may have been started anew; a hosted one keeps its word."""
+    now = [1000.0]
+    memory = Memory(clock=lambda: now[0])
+    memory.learn(URL, "m", window=5)
+    memory.learn("https://x.example/v1", "m", window=5)
+    now[0] += 90000
+    assert memory.of(URL, "m") == {}
+    assert memory.of("https://x.example/v1", "m")["window"] == 5
+
+
 def test_the_same_fact_again_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "learned.json"
     Memory(str(path)).learn(URL, "m", window=5)
