@@ -119,6 +119,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("context_window", parse_tokens, None, ("AGENT_CONTEXT_WINDOW", "CONTEXT_WINDOW")),
     _option("compact_at", parse_compact_at),
     _option("summary_model", str),
+    _option("summary_instructions", str),
     _option("max_tokens", parse_count),
     _option("max_steps", parse_count, 100),
     _option("timeout", parse_seconds),
@@ -155,6 +156,8 @@ class Settings:
     compact_at: float | int | str | None = None
     """Fraction of the window, tokens, or "off"; None: 0.75 of the window."""
     summary_model: str | None = None
+    summary_instructions: str | None = None
+    """What every summary is to keep in mind, in the user's words; joins the instruction of the summary call."""
     max_tokens: int | None = None
     """Cap on one answer."""
     max_steps: int = 100
@@ -203,7 +206,8 @@ def merge(
     origin: dict[str, str] = {}
     overrides: list[str] = []
     for option in OPTIONS:
-        value, source = _first(option, flags, environ, session, user, paths[1])
+        user_values = {**user, **_of_model(user, values.get("model"), paths[1])}
+        value, source = _first(option, flags, environ, session, user_values, paths[1])
         frozen = session.get(option.name)
         if option.frozen and frozen is not None and source != "session" and _plain(value) != _plain(frozen):
             overrides.append(
@@ -214,6 +218,15 @@ def merge(
         _tighten(name, value, values, origin, paths[0])
     aliases = user.get("aliases", {})
     return Settings(**values, aliases=dict(aliases), origin=origin, overrides=tuple(overrides))
+
+
+def _of_model(user: Mapping[str, Any], model: Any, path: str) -> Mapping[str, Any]:
+    """The user's own table for one model, `[models."NAME"]`: it beats the file's general values."""
+    tables = user.get("models", {})
+    table = tables.get(model, {}) if isinstance(tables, dict) and model else {}
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: models.{model} is not a table", f'Write [models."{model}"]')
+    return table
 
 
 def _first(
@@ -352,12 +365,14 @@ def _user_table(path: str, profile: str | None) -> dict[str, Any]:
             known = ", ".join(profiles) or "none"
             raise ConfigError(f"No profile {profile!r} in {path}", f"Profiles there: {known}")
         table.update(profiles[profile])
-    _check_names(path, table)
+    _check_names(path, table, {*_BY_NAME, "aliases", "models"})
+    models = table.get("models", {})
+    for values in models.values() if isinstance(models, dict) else ():
+        _check_names(path, values if isinstance(values, dict) else {}, set(_BY_NAME) - {"model"})
     return table
 
 
-def _check_names(path: str, table: Mapping[str, Any]) -> None:
-    known = {*_BY_NAME, "aliases"}
+def _check_names(path: str, table: Mapping[str, Any], known: set[str]) -> None:
     for name in table:
         if name not in known:
             import difflib

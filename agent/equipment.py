@@ -92,6 +92,7 @@ class Equipment:
             self.toolbox.schemas(),
             emit,
             summary_model=self.summary_client,
+            instructions=self.settings.summary_instructions or "",
             price=pricing(self.client.target),
         )
 

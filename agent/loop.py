@@ -155,9 +155,9 @@ class Turn:
     def _take(self, reply: Reply) -> None:
         """Put an answer on disk, then show it."""
         self.steps += 1
-        entry = self.session.append(answer_entry(reply, self.session.next_request()))
         self.finish_reason = reply.finish_reason
-        self.answer = text_of(reply.message)
+        self.answer = text_of(reply.message)  # before the append: a full disk must not cost the answer too
+        entry = self.session.append(answer_entry(reply, self.session.next_request()))
         self._count(reply.usage)
         self.emit(Answered(reply.message, entry["n"], reply.usage, reply.finish_reason, reply.complete, reply.model))
         if reply.usage is not None:

@@ -108,9 +108,18 @@ def test_the_users_file_with_a_profile_and_aliases(home: Path) -> None:
         load_settings({"profile": "home"}, environ, str(home))
 
 
+def test_a_model_may_have_a_table_of_its_own(home: Path) -> None:
+    environ = config(home, 'compact_at = "off"\n[models."openai/gpt-5"]\ncompact_at = "200k"\nmax_tokens = 9000\n')
+    general, own = load_settings({"model": "x"}, environ, "/"), load_settings({"model": "openai/gpt-5"}, environ, "/")
+    assert (general.compact_at, general.max_tokens) == ("off", None)
+    assert (own.compact_at, own.max_tokens) == (200_000, 9000)
+    assert load_settings({"model": "openai/gpt-5", "max_tokens": "5"}, environ, "/").max_tokens == 5
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ('[models.x]\nmodle = 1', "there is no setting 'modle'"),
         ("modle = 1", "there is no setting 'modle'. Did you mean model?"),
         ("model = ", "is not TOML"),
         ("max_steps = 'many'", "is 'many', but it takes a whole number above zero"),
