@@ -101,7 +101,8 @@ class Equipment:
         if self.client.takes_tools and self.settings.tools is None and "recall" not in self.toolbox.names():
             self.toolbox.add(Recall())
 
-    def turn(self, session: Session, emit: Emit) -> Turn:
+    def turn(self, session: Session, emit: Emit, response_format: dict[str, Any] | None = None) -> Turn:
+        """A turn on that session; `response_format` asks for structured output."""
         return Turn(
             session=session,
             model=self.client,
@@ -112,6 +113,7 @@ class Equipment:
             max_tokens=self.settings.max_tokens,
             price=pricing(self.client.target),
             after_compaction=self.offer_recall,
+            response_format=response_format,
         )
 
 

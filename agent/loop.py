@@ -54,6 +54,7 @@ class Turn:
     emit: Emit
     max_steps: int = 100
     max_tokens: int | None = None
+    response_format: dict[str, Any] | None = None
     price: Pricing = no_price
     after_compaction: Callable[[], None] = lambda: None
     """Called when the context has changed: the tools may have, too."""
@@ -128,7 +129,12 @@ class Turn:
         """Send the context; on an overflow make it smaller and send the same request again."""
         attempt = 0
         while True:
-            request = Request(self.session.view(), self.toolbox.schemas(), max_tokens=self._cap())
+            request = Request(
+                self.session.view(),
+                self.toolbox.schemas(),
+                max_tokens=self._cap(),
+                response_format=self.response_format,
+            )
             try:
                 return self.model.complete(request, lambda delta: self.emit(Streamed(delta)))
             except ContextOverflow as error:

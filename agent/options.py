@@ -13,7 +13,10 @@ from agent import __version__
 NAME = "oneshot-agent"
 RESERVED = ("sessions", "models", "config", "doctor", "completion", "run", "help")
 NEAR_MISSES = {"session": "sessions", "model": "models", "configs": "config"}
-VERBS = ("list", "show", "last", "search", "name", "fork", "export", "rm", "prune", "compact", "undo", "replay", "path")
+VERBS = (
+    "list", "show", "last", "search", "name", "fork", "export", "import", "rm", "prune", "compact", "undo", "replay",
+    "stats", "path",
+)  # fmt: skip
 
 INTRODUCTION = """\
 agent: a one-shot command-line agent whose memory can be trusted.
@@ -79,6 +82,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         Row("quiet", ("-q", "--quiet"), "", "the answer and errors only"),
         Row("verbose", ("-v", "--verbose"), "", "what tools were asked and gave"),
         Row("debug", ("--debug",), "", "the wire on stderr, redacted"),
+        Row("schema", ("--schema",), "FILE", "the answer is JSON of this schema (a file, or JSON)"),
         Row("color", ("--color",), "WHEN", "auto, always or never"),
     ),
     "Tools": (

@@ -25,6 +25,7 @@ from agent.options import INTRODUCTION
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
+from agent.structured import Shape
 
 COMPACT = "/compact"
 
@@ -48,6 +49,7 @@ class Ask:
     no_input: bool = False
     pin: list[str] = field(default_factory=list)
     output: str | None = None
+    schema: str | None = None
     format: str = "text"
     include_partial_messages: bool = False
     quiet: bool = False
@@ -150,6 +152,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> N
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)
+    shape = Shape(ask.schema) if ask.schema else None
     if id:
         live.session = _resume(ask, store, id)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
@@ -164,8 +167,10 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> N
     if is_compact_command(message):
         gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
         return
-    live.turn = gear.turn(live.session, screen.emit)
+    live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
     live.finished = live.turn.run(message)
+    if shape:
+        shape.check(live.finished.answer)
 
 
 def _change_directory(path: str) -> None:
@@ -298,7 +303,11 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
     for text in settings.overrides:
         emit(Notice("info", "override", text))
     if ask.resumes and settings.origin.get("system") == "flag":
-        emit(Notice("warning", "system_frozen", "the system prompt stays as the session began with it: -s is for new ones"))
+        emit(
+            Notice(
+                "warning", "system_frozen", "the system prompt stays as the session began with it: -s is for new ones"
+            )
+        )
 
 
 # ---- the end ----

@@ -386,3 +386,31 @@ def test_a_name_is_an_address_and_belongs_to_one(agent: Runner, home: Path) -> N
         assert (taken.code, "agent -c work" in taken.err) == (4, True)
         assert agent("-c", "", "third", **at(server)).code == 4
     assert len(server.requests) == 2
+
+
+PERSON = '{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says"),
+    [
+        ('{"age": 7}', 0, "finish_reason=stop"),
+        ('{"age": "seven"}', 1, "The answer does not match --schema: the answer.age must be integer"),
+        ("He is seven.", 1, "The answer is not JSON (--schema)"),
+    ],
+)
+def test_an_answer_of_a_given_shape(agent: Runner, home: Path, answer: str, code: int, says: str) -> None:
+    """The server is asked for the shape; the answer is checked here, and saved whatever it is."""
+    with ScriptedServer([text(answer)]) as server:
+        done = agent("--schema", PERSON, "how old", **at(server))
+    assert (done.code, done.out) == (code, f"{answer}\n")
+    assert says in done.err.splitlines()[-1]
+    assert server.requests[0]["response_format"]["json_schema"]["schema"] == json.loads(PERSON)
+    assert shape(only_log(home))[-1] == f"assistant: {answer}"
+
+
+@pytest.mark.parametrize("schema", ["missing.json", "{", '{"type": "nothing"}'])
+def test_a_schema_that_is_none(agent: Runner, schema: str) -> None:
+    with ScriptedServer([]) as server:
+        done = agent("--schema", schema, "hi", **at(server))
+    assert (done.code, done.out, server.requests) == (2, "", [])
