@@ -206,7 +206,7 @@ def started(
     `by` names the mechanism where it is not to be chosen. The second value is what has to be answered meanwhile.
     Raises: `OSError` when it cannot be started *confined*; then it is not started at all.
     """
-    tmpdir = _prepared()
+    tmpdir = prepared()
     plan = plan_for(context, tmpdir)
     environ = environment.scrubbed(context.environ, context.session_id, tmpdir, plan.cwd)
     by = by or mechanism(context.sandbox)
@@ -218,11 +218,14 @@ def started(
 
 
 @lru_cache(maxsize=1)
-def _prepared() -> str:
+def prepared() -> str:
     """What has to be so once before the first tool process; the answer is the run's private temporary directory."""
     import shutil
     import tempfile
 
+    from agent.tools import guard
+
+    guard.start()
     if sys.platform == "linux":
         from agent.tools import kernel
 
@@ -241,8 +244,9 @@ def _bash(command: str, environ: dict[str, str], tmpdir: str) -> list[str]:
 
     what = 'eval "$1"'
     if len(os.fsencode(command)) > _LONGEST_ARGUMENT:
-        path = os.path.join(tmpdir, "command.sh")
-        with open(path, "wb") as file:
+        path = os.path.join(tmpdir, f"command-{os.urandom(8).hex()}.sh")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:  # an earlier command could have put a link here, to be written through
             file.write(command.encode("utf-8", "surrogateescape"))
         what, command = '. "$1"', path
     shell = shutil.which("bash", path=environ["PATH"]) or "/bin/sh"

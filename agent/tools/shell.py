@@ -80,7 +80,7 @@ def left_out(output: Output, characters: int, spill: str) -> str:
 
 def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     from agent.tokens import estimate
-    from agent.tools import process, sandbox
+    from agent.tools import guard, process, sandbox
 
     spill_path = ""
 
@@ -90,9 +90,11 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
         return os.fdopen(os.open(spill_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
     output = process.Output(open_spill)
+    sandbox.prepared()
     known = process.children()
     try:
         with sandbox.started(command, context) as (child, attended):
+            guard.remember(child.pid)
             ended = process.watch(child, output, timeout, known, attended)
         text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
         after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
@@ -104,6 +106,7 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     except OSError as error:
         return failed(f"The command could not be run: {error.strerror or error}. Nothing was done.")
     finally:
+        guard.remember(0)
         output.close()
     detail: dict[str, Any] = {"exit_code": ended.exit_code}
     detail |= {"spill": spill_path} if cut else {}

@@ -312,6 +312,36 @@ def test_a_store_inside_the_root_is_out_of_reach(tmp_path, monkeypatch, way):
     assert text == "new\nexit status 0" if way != "entries" else "can only be made with write_file]" in text
 
 
+def test_a_planted_link_is_not_written_through(box, tmp_path):
+    """The agent itself writes long commands into the directory that commands may write in."""
+    (tmp_path / "victim").write_text(SECRET)
+    box.bash(f"cd $TMPDIR && for n in command.sh $(seq 9); do ln -s {tmp_path}/victim $n; done")
+    assert box.bash(f": {'x' * 200_000}; echo done") == "done\nexit status 0"
+    assert (tmp_path / "victim").read_text() == SECRET
+
+
+@pytest.mark.parametrize("version", range(1, landlock.abi() + 1))
+def test_files_are_safe_with_every_landlock_this_kernel_has(tmp_path, home, monkeypatch, version):
+    """An older kernel's Landlock sees less; the filter makes up for truncation, and nothing is asked in vain."""
+    monkeypatch.setattr(landlock, "abi", lambda: version)
+    monkeypatch.setattr(sandbox, "available", lambda: "landlock")
+    box = Box(tmp_path)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/file").write_text(SECRET)
+    before = state(tmp_path)
+    out = tmp_path / "outside"
+    box.bash(
+        f"echo x > {out}/file; truncate -s 0 {out}/file; rm {out}/file; mv {out}/file .; chmod 777 {out}/file; ln {out}/file h"
+    )
+    box.bash(f"python3 -c \"import os; os.open('{out}/file', os.O_RDONLY | os.O_TRUNC)\"")
+    box.bash(f"python3 -c \"import os; os.truncate('{out}/file', 0)\"")
+    assert state(tmp_path) == before
+    assert (
+        box.bash('echo a > a && echo b > a && cat a && python3 -c \'open("a", "w")\'; wc -c < a')
+        == "b\n0\nexit status 0"
+    )
+
+
 def test_the_sessions_own_files_are_readable_inside_a_hidden_store(tmp_path):
     """A spilled output can be searched with commands; the rest of the store cannot."""
     box = Box(tmp_path, private=[str(tmp_path)], result_cap=300)

@@ -182,6 +182,20 @@ def test_ctrl_c_passes_through_and_leaves_nothing(tmp_path):
     assert [line for line in running(marker) if line.startswith("sleep")] == []
 
 
+def test_a_killed_agent_takes_its_command_with_it(tmp_path):
+    """SIGKILL leaves no time to clean up: the command must not go on while the session is resumed."""
+    marker = f"9{time.time_ns() % 10**8}"
+    program = (PROGRAM % (marker, marker)).replace("setsid ", "")
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as child:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+            os.sched_yield()
+        child.kill()
+    while running(f"sleep {marker}") and time.monotonic() < deadline:
+        os.sched_yield()
+    assert running(f"sleep {marker}") == []
+
+
 def test_other_children_of_the_agent_are_left_alone(box):
     """Only what the command started is ended."""
     with subprocess.Popen(["sleep", "60"]) as other:
