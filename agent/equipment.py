@@ -241,8 +241,9 @@ def find_target(spec: str | None, settings: Settings, environ: Mapping[str, str]
     name = settings.aliases.get(spec, spec) if spec else None
     if name == local.MODEL_NAME or (name and local.is_gguf(name)):
         return name
+    stated = None if settings.origin.get("base_url") == "OPENAI_BASE_URL" else settings.base_url
     try:
-        return providers.resolve(spec, environ, settings.aliases, base_url=settings.base_url)
+        return providers.resolve(spec, environ, settings.aliases, base_url=stated)
     except ConfigError as error:
         if error.kind == "no_server" and name is None:
             return local.MODEL_NAME

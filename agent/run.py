@@ -152,6 +152,8 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> N
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)
+    if is_compact_command(message) and not id:
+        raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
     shape = Shape(ask.schema) if ask.schema else None
     if id:
         live.session = _resume(ask, store, id)
