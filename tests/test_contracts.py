@@ -24,7 +24,7 @@ anchors record plan guards summary compaction
 loop
 memory retry overflow sse refusal kinds faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
 render jsonlines printing local completion
-prompt asking structured equipment run examine imports verbs commands grammar cli __main__
+prompt asking structured equipment run examine importers imports verbs gathering commands grammar cli __main__
 """.split()
 """The reading order. A module imports only modules that stand before it, wherever the import is written."""
 
