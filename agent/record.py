@@ -29,6 +29,7 @@ from agent.statements import (
     Statement,
     defused,
     gather,
+    is_code,
 )
 
 __all__ = ["Gathered", "compose", "gather", "matter"]
@@ -58,9 +59,6 @@ NEARBY = 8
 
 _QUESTION = re.compile(r"[?？]\s*$|[吗呢]\s*[。？?]?$")
 _VARIES = re.compile(r"[A-Za-z0-9_]*\d[A-Za-z0-9_.:/-]*")
-_CODE = re.compile(r"[{}()\[\];=<>|&\\$#^~]")
-CODE_SHARE = 0.08
-"""Of the characters of a line: beyond it the line is code or a dump, which can be read again where it came from."""
 
 
 def _seen(statements: Iterable[Statement]) -> dict[str, float]:
@@ -98,7 +96,7 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
         if statement.kind in (FACT, ERROR):
             if shapes[shape] > 2:
                 factor /= shapes[shape] ** 0.5
-            if len(_CODE.findall(statement.text)) > CODE_SHARE * len(statement.text):
+            if is_code(statement.text):
                 factor *= 0.3
         if latest[shape] != index and "#" in shape:
             factor *= 0.5
@@ -128,6 +126,7 @@ class _Choice:
 
     def __init__(self, gathered: Gathered, budget: int, present: str) -> None:
         self.priced = _priced(gathered)
+        self.costs = [statement.cost for statement in gathered.statements]
         self.left = budget
         self.chosen: dict[int, Statement] = {}
         self.told: set[str] = set()
@@ -137,19 +136,19 @@ class _Choice:
         """Take a statement unless it costs more than `most` or says what was said; the tokens it took."""
         statement, worth = self.priced[index]
         same = anchors.fold(statement.text)
-        if index in self.chosen or statement.cost > min(most, self.left) or same in self.told or same in self.there:
+        if index in self.chosen or self.costs[index] > min(most, self.left) or same in self.told or same in self.there:
             return 0
         self.chosen[index] = statement
         self.told.update(worth)
         self.told.add(same)
-        self.left -= statement.cost
-        return statement.cost
+        self.left -= self.costs[index]
+        return self.costs[index]
 
     def gain(self, index: int) -> float:
         """What a statement would add for each token it costs."""
-        statement, worth = self.priced[index]
+        worth = self.priced[index][1]
         fresh = sorted((w for key, w in worth.items() if key not in self.told and key not in self.there), reverse=True)
-        return sum(w * FADING**place for place, w in enumerate(fresh)) / (statement.cost + OVERHEAD)
+        return sum(w * FADING**place for place, w in enumerate(fresh)) / (self.costs[index] + OVERHEAD)
 
     def take_best(self) -> None:
         """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""
@@ -157,7 +156,7 @@ class _Choice:
         heapq.heapify(heap)
         while heap and self.left > OVERHEAD:
             index = heapq.heappop(heap)[1]
-            if self.priced[index][0].cost > self.left:
+            if self.costs[index] > self.left:
                 continue
             now = self.gain(index)
             if now > 0 and heap and -now > heap[0][0] + 1e-9:
@@ -201,11 +200,11 @@ def _lines(statements: Sequence[Statement]) -> Iterator[str]:
     first = last = -NEARBY - 1
     texts: list[str] = []
     for statement in [*statements, None]:
-        if texts and (statement is None or statement.n - first > NEARBY):
+        if texts and (statement is None or not first or statement.n - first > NEARBY):
             mark = "" if not first else f"[{first}] " if first == last else f"[{first}-{last}] "
             yield mark + "; ".join(dict.fromkeys(texts))
             texts = []
         if statement is not None:
             first = statement.n if not texts else first
             last = statement.n
-            texts.append(" ".join(statement.text.split()).rstrip("；;。"))
+            texts.append(" ".join(statement.text.split()).rstrip("；;。."))

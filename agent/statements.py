@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agent import anchors
@@ -65,14 +66,14 @@ def defused(text: str) -> str:
 # ---- cutting messages into statements ----
 
 _CONSTRAINT = re.compile(
-    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )"
+    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )(?<!n't )(?<!not )"
     r"\b(?:never|always|do not|don'?t|avoid|remember)\b"
     r"|\b(?:must(?: not|n't)?|only use|make sure|from now on|forbidden|keep in mind|under no circumstances"
     r"|without asking)\b"
     r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都",
     re.IGNORECASE,
 )
-_SENTENCES = re.compile(r"\n+|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'(])")
+_SENTENCES = re.compile(rf"\n+|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}])")
 _LINES = re.compile(r"[\n\r\t]+|(?<=[\"\w\]}]),\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z])")
 _COMMAS = re.compile(r"[，,]\s*")
 _ERROR_LINE = re.compile(
@@ -131,6 +132,16 @@ def _telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
     return start, after.start() if after else len(sentence)
 
 
+_CODE = "{}()[];=<>|&\\$#^~"
+CODE_SHARE = 0.08
+_STRONG = re.compile(r"://|[Ee]rror|[Ee]xception|\w\{\S|\b[0-9a-f]{10,}\b")
+
+
+def is_code(line: str) -> bool:
+    """Whether a line is code or a dump, by its marks: it can be read again where it came from."""
+    return sum(map(line.count, _CODE)) > CODE_SHARE * len(line)
+
+
 # ---- gathering ----
 
 
@@ -149,6 +160,12 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
         if key:
             worth[key] = max(worth.get(key, 0.0), anchor.weight * factor)
     return worth
+
+
+@lru_cache(maxsize=4096)
+def _said(n: int, text: str, role: str) -> tuple[Statement, ...]:
+    """The statements of one message's text. Kept for the run: every compaction looks at the whole conversation again."""
+    return tuple(_shown(n, text) if role == "tool" else _spoken(n, text, USER if role == "user" else FACT))
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -172,7 +189,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
 def _shown(n: int, text: str) -> Iterator[Statement]:
     """Statements of what a tool gave back: fields and lines, those that give orders left out."""
     for line in _fields(text):
-        if len(line) < 3 or _ORDERS.search(line):
+        if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or _ORDERS.search(line):
             continue
         found = anchors.find(line)
         if not found:
@@ -244,10 +261,8 @@ def gather(entries: Sequence[Entry], pins: Iterable[str] = ()) -> Gathered:
         for entry in unit.entries:
             n, text = entry.get("n", 0), text_of(entry["message"])
             out.last = max(out.last, n)
-            if role(entry) == "tool":
-                out.statements += _shown(n, text)
-            elif role(entry) in ("user", "assistant"):
-                out.statements += _spoken(n, text, USER if role(entry) == "user" else FACT)
+            if role(entry) in ("user", "assistant", "tool"):
+                out.statements += _said(n, text, role(entry))
             for call in tool_calls(entry["message"]):
                 out.statements += _acts(n, call, results.get(call.id, {}))
     return out

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 from typing import Any, NamedTuple
 
 from agent.errors import UsageError
@@ -40,7 +41,7 @@ RATIO_BOUNDS = (0.3, 3.0)
 
 _COSTS = {
     "a": 0.25,  # lower-case letters: an English token is four to five of them
-    "A": 0.50,
+    "A": 0.50,  # the first three are what unbroken runs are made of
     "0": 0.62,
     " ": 0.04,
     "n": 0.35,  # line breaks and tabs
@@ -68,6 +69,8 @@ def _class_of(byte: int) -> str:
     return next((name for end, name in limits if byte < end), "4")
 
 
+_RATES = tuple((name.encode(), cost) for name, cost in _COSTS.items())
+_EACH = tuple(_COSTS.values())
 _CLASSES = bytes(ord(_class_of(byte)) for byte in range(256))
 
 
@@ -76,9 +79,9 @@ def estimate(text: str) -> int:
     if not text:
         return 0
     classed = text.encode("utf-8", "surrogatepass").translate(_CLASSES)
-    seen = {name: classed.count(name.encode()) for name in _COSTS}
-    tokens = sum(seen[name] * cost for name, cost in _COSTS.items())
-    joined = seen["a"] + seen["A"] + seen["0"]
+    seen = [classed.count(name) for name, _ in _RATES]
+    tokens = sum(map(mul, seen, _EACH))
+    joined = seen[0] + seen[1] + seen[2]
     breaks = len(text) - joined
     return int(tokens + max(0, joined - 11 * breaks - 40) * _UNBROKEN) + 1
 
