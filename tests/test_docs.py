@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import ScriptedServer, calls, text
+from server import ScriptedServer, calls, status, text
 
 ROOT = Path(__file__).parent.parent
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 TIME = re.compile(r"\b\d+\.\d s\b|\b\d+s\b")
+
+GIT = {
+    "GIT_AUTHOR_NAME": "me", "GIT_AUTHOR_EMAIL": "me@example.com", "GIT_EDITOR": "true",
+    "GIT_COMMITTER_NAME": "me", "GIT_COMMITTER_EMAIL": "me@example.com",
+}  # fmt: skip
+"""Who commits in the transcripts; an editor that leaves the message as it is."""
 
 SUMMARY = (
     "## Goal\nHelp with the Go project phoenix.\n## Done\nIts name, its tools and notes.md were noted.\n"
@@ -34,6 +40,15 @@ def reply(request: dict[str, Any], index: int) -> Any:
     if "## Goal" in said:
         return text(SUMMARY)
     for words, answer in (
+        ("in one line?", text("The notes now tell of ninety days of readings.")),
+        ("what is a harbour", text("A harbour is a place where ships are safe.")),
+        ("a commit message", text("tools: fetch and parse, still empty")),
+        ("STOP", text("STOP: a key is in it." if "KEY" in said else "OK: small and clear.")),
+        ("every morning", text("Noted.")),
+        ("yesterday", text("Nothing changed.")),
+        ("about what?", text("Two functions without a body." if "tools.py" in said else "A harbour's readings.")),
+        ("file need?", text("A second reading.")),
+        ("example", text("For example, a list.")),
         ("functions", calls([("bash", {"command": "grep -c ^def tools.py"})])),
         ("remember", text("Noted.")),
         ("review", text("Looks right. One nit: the name `x` says little.")),
@@ -81,13 +96,18 @@ def shell(tmp_path: Path) -> Any:
     command = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m agent "$@"\n'
     (work / "bin" / "agent").write_text(command)
     (work / "bin" / "agent").chmod(0o755)
-    (work / "notes.md").write_text("The harbour service keeps readings for ninety days and draws a map every hour.\n" * 30)
+    (work / "notes.md").write_text(
+        "The harbour service keeps readings for ninety days and draws a map every hour.\n" * 30
+    )
     (work / "tools.py").write_text("def fetch():\n    pass\n\n\ndef parse():\n    pass\n")
+    (work / "question.txt").write_text("what is a harbour?\n")
+    history = "git init -q . && git add notes.md && git commit -q -m 'notes: ninety days of readings'"
+    subprocess.run(["bash", "-c", history], cwd=work, env={**os.environ, **GIT}, check=True)
 
     def run(line: str, env: dict[str, str]) -> list[str]:
         path = os.pathsep.join([str(work / "bin"), os.environ["PATH"]])
         done = subprocess.run(
-            ["bash", "-c", line], cwd=work, env={**os.environ, **env, "PATH": path}, stdin=subprocess.DEVNULL,
+            ["bash", "-c", line], cwd=work, env={**os.environ, **GIT, **env, "PATH": path}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False,
         )  # fmt: skip
         return done.stdout.decode().splitlines()
@@ -115,6 +135,108 @@ def test_the_transcripts(shell: Any) -> None:
 
 def test_there_is_something_to_run() -> None:
     assert len(blocks("console")) >= 4
+
+
+def under(heading: str, kind: str = "sh") -> str:
+    """The first block of `kind` below a heading of README."""
+    text = (ROOT / "README.md").read_text()
+    start = re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE)
+    assert start, heading
+    found = re.search(rf"^```{kind}\n(.*?)^```", text[start.end() :], re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+@pytest.mark.parametrize("script", blocks("sh"), ids=lambda script: script.splitlines()[0][:40])
+def test_every_script_is_bash(script: str) -> None:
+    """Also those that need machines that are not here: bash reads each to its end."""
+    done = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_hook_holds_back_what_it_should(shell: Any) -> None:
+    """STOP on the first line stops the commit, OK does not, and no answer does not either."""
+    with ScriptedServer(reply) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted", "HOOK": under("A git hook")}
+        shell('printf %s "$HOOK" > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit', env)
+        assert shell("git add tools.py; git commit -q -m tools; echo $?", env) == ["OK: small and clear.", "0"]
+        secret = "echo KEY > secret; git add secret; git commit -q -m secret; echo $?"
+        assert shell(secret, env) == ["STOP: a key is in it.", "1"]
+        last = shell("git commit -q -m secret; echo $?", {**env, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})[-1]
+        assert last == "0"
+    assert server.violations == []
+
+
+def test_the_line_for_cron(shell: Any, home: Path) -> None:
+    """It runs under sh in the bare environment that cron gives, and has no `%`, which cron would take for a newline."""
+    times, _, line = under("Every morning", "crontab").strip().partition("  ")
+    assert len(times.split()) == 5 and "%" not in line
+    (home / "project").mkdir()
+    with ScriptedServer(reply) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted", "LINE": line}
+        shell("agent -q -n standup 'every morning'", env)
+        bare = 'env -i HOME="$HOME" PATH="$PATH" OPENAI_BASE_URL="$OPENAI_BASE_URL" MODEL=m sh -c "$LINE"'
+        assert shell(bare, env) == ["Nothing changed."]
+    assert server.violations == []
+
+
+def test_the_aliases(shell: Any) -> None:
+    with ScriptedServer(reply) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted"}
+        script = f"shopt -s expand_aliases\n{under('A short name for the last session')}a -q hello\naa -q an example"
+        assert shell(script, env) == ["Hello! What shall we do?", "For example, a list."]
+        assert [len(request["messages"]) for request in server.requests] == [2, 4]
+
+
+def test_the_names_in_jq_are_names_in_the_result(shell: Any) -> None:
+    """Every `.name` of the CI step is a key of a real `result` line or of one of its denials."""
+    filters = "\n".join(re.findall(r"^jq .*", under("A step in CI"), re.MULTILINE))
+    with ScriptedServer(reply) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted"}
+        command = "agent --json --no-session --strict --deny bash 'how many functions?' 2>/dev/null; echo $?"
+        *events, code = shell(command, env)
+    result = json.loads(events[-1])
+    known = {*result, *result["usage"], *result["permission_denials"][0]}
+    assert set(re.findall(r"\.([a-z_]+)", filters)) - {"jsonl"} <= known
+    assert (result["exit_code"], code) == (5, "5")
+
+
+def test_the_work_script_does_each_file_once(shell: Any) -> None:
+    """Eight at a time; again: nothing is asked; after a failure: the same session goes on, with the file."""
+    down = {"again": True}
+
+    def once_down(request: dict[str, Any], index: int) -> Any:
+        return status(400, {"error": {"message": "no"}}) if down.pop("again", None) else reply(request, index)
+
+    with ScriptedServer(once_down) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted", "WORK": under("Many machines")}
+        shell(
+            'printf %s "$WORK" > work; chmod +x work; mkdir texts; for i in 1 2 3; do echo $i > texts/$i.txt; done', env
+        )
+        every = "find texts -name '*.txt' -print0 | xargs -0 -P 8 -n 1 ./work"
+        assert every + "\n" in blocks("sh")
+        assert len(shell("ls texts/*.md", env)) == 1  # ls: no such file
+        shell(every, env)
+        assert len(shell("ls texts/*.md", env)) == 2
+        shell(every, env)
+        assert len(shell("ls texts/*.md", env)) == 3
+        assert len(server.requests) == 4
+        shell(every, env)
+        assert len(server.requests) == 4
+        assert len(shell("agent sessions list", env)) == 3
+    assert server.violations == []
+
+
+def test_the_job_gives_up_on_what_a_retry_cannot_mend() -> None:
+    from agent.errors import Exit
+
+    job = under("Many machines", "yaml")
+    hopeless = {Exit.USAGE, Exit.CONFIG, Exit.SESSION, Exit.DENIED, Exit.LIMIT}
+    values = re.search(r"values: \[([\d, ]+)\]", job)
+    assert values and {int(code) for code in values[1].split(",")} == {int(code) for code in hopeless}
+    command = json.loads(re.search(r"command: (\[.*\])", job)[1])  # type: ignore[index]
+    done = subprocess.run(["sh", "-n", "-c", command[2]], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_the_exit_codes_in_readme_and_help_agree() -> None:
