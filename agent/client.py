@@ -291,7 +291,7 @@ class _Completion:
         if limit is None or (wanted is not None and limit >= wanted):
             limit, remember = (wanted or 0) // 2, False
         key = f"cap {limit}"
-        if limit < 16 or key in self.changes or len(self.changes) > 8:
+        if limit < 16 or key in self.changes or sum(c.startswith("cap ") for c in self.changes) >= 3:
             return False
         self.changes.add(key)
         self.cap = limit

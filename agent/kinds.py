@@ -37,7 +37,8 @@ _RULES = (
         r"image|media_type",
         r"\b(?:images?|media|multimodal|audio|video|mmproj|pdf)\b[^.]*"
         r"(?:exceed|not support|corrupt|invalid|too large|cannot|unsupported|limit|could not|failed)|"
-        r"(?:not support\w*|unsupported|invalid) (?:image|audio|video|vision|media|pdf)|图片|图像",
+        r"(?:not support\w*|unsupported|invalid)[^.]{0,20} (?:image|audio|video|vision|media|pdf)|"
+        r"at most \d+ (?:images?|files?|videos?)|only supports? text|图片|图像",
         r"\btokens\b",
     ),
     _Rule(
@@ -91,7 +92,7 @@ _RULES = (
         "tool_history",
         _NEVER,
         r"roles? must alternate|should alternate|successive (?:user|assistant)|preced\w+ message|tool_result|prefill|"
-        r"tool_use.{0,4} (?:ids|block)|tool_call_ids? |must be (?:followed by|a response to)|must end with a user|"
+        r"tool_use.{0,4} (?:ids|block)|tool_call_id|must be (?:followed by|a response to)|must end with a user|"
         r"first message|reasoning_content|thought_signature|thinking block|tool call id|tool call arguments as json|"
         r"system message must be|must be at the beginning|last (?:message|role)|no user query|unexpected role|"
         r"expects? the `?tools=|no tool (?:call|output) found|number of function (?:calls?|response)|function call turn",
@@ -212,7 +213,7 @@ def _status_kind(status: int | None, reading: Reading) -> str:
         return "not_found"
     if status == 403 and not (_AUTH.search(text) and _BAD_KEY.search(text)):
         return "permission"
-    if _AUTH.search(text) and (status or 0) < 500 and status not in (404, 429):
+    if _AUTH.search(text) and status not in (404, 429) and ((status or 0) < 500 or _BAD_KEY.search(text)):
         return "auth"
     if status == 404 and reading.text:
         return "bad_request"

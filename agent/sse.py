@@ -1,7 +1,8 @@
 """Bytes of an answer -> its events, whatever frames them.
 
-Server-sent events in every form met: lines ended by LF, CRLF or CR alone, a BOM, comments, several data lines, no space
-after the colon, `data: null`, `error:` lines, a last event without its blank line. An answer that begins with `{` or
+Server-sent events in every form met: lines ended by LF, CRLF or CR alone, a BOM, comments, several data lines, several
+events without a blank line between them, no space after the colon, `data: null`, `error:` lines, a last event without
+its blank line. An answer that begins with `{` or
 `[` is JSON: one value, several one after another, or an array; what stands after them is ignored. Lines are split on
 bytes, so no character is ever cut; only "\\n" and "\\r" end a line (U+2028 and U+0085 do not).
 
@@ -68,7 +69,7 @@ class EventReader:
         """The events that the end of the answer completes."""
         if self._mode in ("json", "html", ""):
             self.body, self._rest = self._rest, b""
-            return self._values() if self._mode == "json" else []
+            return [Event("", b"", v) for v in self._values(self.body)] if self._mode == "json" else []
         events = self._lines(final=True)
         if self._rest:
             events += self._line(self._rest)
@@ -129,32 +130,42 @@ class EventReader:
         return []
 
     def _dispatch(self) -> list[Event]:
-        """The event that a blank line, or the end, closes."""
-        data, name = b"\n".join(self._data), self._name
+        """The event that a blank line, or the end, closes; several where each line is one by itself."""
+        lines, name = self._data, self._name
         self._data, self._name = [], ""
-        return [self._event(name, data)] if data.strip() not in (b"", b"null") else []
+        data = b"\n".join(lines)
+        if data.strip() in (b"", b"null"):
+            return []
+        if len(lines) > 1 and loads(data) is None:
+            return [self._event(name, line) for line in lines if line.strip() not in (b"", b"null")]
+        if b"}{" in data and loads(data) is None:
+            return [Event(name, b"", value) for value in self._values(data)] or [self._event(name, data)]
+        return [self._event(name, data)]
 
     def _event(self, name: str, data: bytes) -> Event:
+        while data.startswith(b"data:"):  # a proxy that framed it twice
+            data = data[5:].lstrip()
         if data.strip().upper() == b"[DONE]":
             return Event("[DONE]", data, None)
         value = loads(data)
         self.damaged += value is None
         return Event(name, data, value)
 
-    def _values(self) -> list[Event]:
-        """The JSON values of a body, one after another; an array of objects is its elements."""
-        text = self.body.decode("utf-8", "replace").lstrip("\ufeff")
+    def _values(self, data: bytes) -> list[Any]:
+        """The JSON objects that stand one after another; an array of objects is its elements."""
+        text = data.decode("utf-8", "replace").lstrip("\ufeff")
         decoder = json.JSONDecoder(strict=False)
-        events, at = [], 0
-        while (at := _skip(text, at)) < len(text) and text[at] in "{[":
+        found: list[Any] = []
+        at = _skip(text, 0)
+        while at < len(text) and text[at] in "{[":
             try:
                 value, at = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
                 self.damaged += 1
                 break
-            listed = value if isinstance(value, list) else [value]
-            events += [Event("", b"", item) for item in listed if isinstance(item, dict)]
-        return events
+            found += [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
+            at = _skip(text, at)
+        return found
 
 
 def loads(data: bytes) -> Any:

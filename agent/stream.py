@@ -108,7 +108,7 @@ class Assembler:
     def finish(self) -> Assembled:
         """The answer as far as it came."""
         self._flush()
-        text, thought = clean("".join(self._text)), clean("".join(self._thought))
+        text, thought = _parted(clean("".join(self._text)), clean("".join(self._thought)))
         reason = self.finish_reason
         word = (reason or "").lower()
         overflowed = "context" in word and "exceed" in word
@@ -279,6 +279,21 @@ class _ThinkTags:
     def _leave(self) -> list[tuple[str, str]]:
         self._state = "after"
         return self.rest()
+
+
+def _parted(text: str, thought: str) -> tuple[str, str]:
+    """Text and reasoning where only the end of the reasoning was marked: the tag that opens it stood in the prompt."""
+    begun, mark, rest = text.partition("</think>")
+    if (
+        thought
+        or not mark
+        or not begun.strip()
+        or "<think>" in begun
+        or rest[:1] not in ("", "\n")
+        or begun.endswith("`")
+    ):
+        return text, thought
+    return rest.lstrip(), begun.strip()
 
 
 def _may_open(text: str) -> bool:

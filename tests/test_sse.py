@@ -38,6 +38,16 @@ def test_json_bodies_are_events() -> None:
     assert read(b'error: {"code": 500}\n\n') == [("error", {"code": 500})]
 
 
+def test_events_without_a_blank_line_between_them() -> None:
+    assert read(b'data: {"a": 1}\ndata: {"b": 2}\ndata: [DONE]\n\n') == [
+        ("", {"a": 1}),
+        ("", {"b": 2}),
+        ("[DONE]", b"[DONE]"),
+    ]
+    assert read(b'data: {"a": 1}{"b": 2}\n\n') == [("", {"a": 1}), ("", {"b": 2})]
+    assert read(b'data: data: {"a": 1}\n\ndata: [done]\n\n') == [("", {"a": 1}), ("[DONE]", b"[done]")]
+
+
 def test_damage_is_counted() -> None:
     reader = EventReader()
     reader.feed(b'data: {"a\n\ndata: 1\n\ndata: {\n\n')

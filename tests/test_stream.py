@@ -243,8 +243,20 @@ def test_think_tags_lose_no_letter(body: str, size: int) -> None:
     parts = assemble([sse(chunk({"content": p})) for p in pieces] + [sse(chunk({}, "stop"))])
     whole = assemble([sse(chunk({"content": body})), sse(chunk({}, "stop"))])
     assert comparable(parts) == comparable(whole)
-    if "<think" not in body:
+    if "think>" not in body:
         assert (parts.message["content"] or "") == body
+
+
+def test_reasoning_of_which_only_the_end_is_marked() -> None:
+    """The opening tag stood in the prompt. Text that only speaks of the tag is text."""
+
+    def read(*parts: str) -> tuple[str, str | None]:
+        message = assemble([sse(chunk({"content": p})) for p in parts] + [sse(chunk({}, "stop"))]).message
+        return message["content"], message.get("reasoning_content")
+
+    assert read("pla", "n</thi", "nk>\n\nHi") == ("Hi", "plan")
+    assert read("close it with `</think>`\n") == ("close it with `</think>`\n", None)
+    assert read("a </think> tag") == ("a </think> tag", None)
 
 
 @pytest.mark.parametrize("parts", [["\\ud83d", "\\ude00"], ["\\ud83d\\ude00"]])
