@@ -30,6 +30,7 @@ KEPT = 512 * 1024
 """Bytes kept in memory of each end of the output."""
 _MOST_SPILLED = 64 * 1024 * 1024
 _PIECE = 1 << 18
+_CAN_LOOK = hasattr(os, "waitid")
 _HELD = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM}
 
 
@@ -51,33 +52,29 @@ class Output:
         self._open_spill = open_spill
         self.spill: BinaryIO | None = None
         self.size = 0
+        self._spilled = 0
         self._head = bytearray()
         self._tail = bytearray()
 
     def add(self, piece: bytes) -> None:
         """Take the next bytes."""
         self.size += len(piece)
-        room = KEPT - len(self._head)
-        if room > 0:
-            self._head += piece[:room]
-        if len(piece) > room:
-            self._tail += piece[max(0, room) :]
-            if len(self._tail) > 2 * KEPT:
-                del self._tail[:-KEPT]
-        if self.spill is not None or self.size > 2 * KEPT:
-            self._spill(piece)
-
-    def _spill(self, piece: bytes) -> None:
-        if self.spill is None:
+        room = max(0, KEPT - len(self._head))
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if self.spill is not None:
+            if self._spilled < _MOST_SPILLED:
+                self._spilled += self.spill.write(piece)
+        elif self.size > 2 * KEPT:
             self.spill_all()
-        elif self.size - len(piece) < _MOST_SPILLED:
-            self.spill.write(piece)
+        if len(self._tail) > 2 * KEPT:
+            del self._tail[:-KEPT]
 
     def spill_all(self) -> None:
         """Have everything so far in the spill file."""
         if self.spill is None:
             self.spill = self._open_spill()
-            self.spill.write(self._head + self._tail)
+            self._spilled = self.spill.write(self._head + self._tail)
         self.spill.flush()
 
     def close(self) -> None:
@@ -88,7 +85,7 @@ class Output:
     @property
     def complete(self) -> bool:
         """Whether the spill (or memory) holds every byte."""
-        return self.size <= _MOST_SPILLED
+        return self.spill is None or self._spilled == self.size
 
     @property
     def overflowed(self) -> bool:
@@ -240,9 +237,9 @@ class _Pump:
 
 
 def has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Whether the child has ended; it is not reaped, so that its process group keeps its number."""
-    if child.returncode is not None:
-        return True
+    """Whether the child has ended; it is not reaped, so that its process group keeps its number (macOS has no way)."""
+    if child.returncode is not None or not _CAN_LOOK:
+        return child.poll() is not None
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -273,7 +270,7 @@ def _kill_and_reap(pid: int) -> None:
 
 def signal_group(child: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal to the child's process group, unless the child is reaped: the number may be another's then."""
-    if child.returncode is not None:
+    if child.returncode is not None and _CAN_LOOK:
         return
     try:
         os.killpg(child.pid, number)
