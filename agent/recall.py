@@ -6,7 +6,7 @@ memory. An archive never changes, so each is read once in the index's life: a se
 reads what is new and nothing else.
 
 A message is indexed in passages. Words are folded (NFKC, case, stems of English); Chinese, Japanese and Korean text is
-indexed by pairs of characters, so that no dictionary is needed. The best passages are returned with what stands around
+indexed by pairs of characters, so that no dictionary is needed. The best passages are returned with what follows
 them, because an answer often stands in the message after the one that matches.
 """
 
@@ -32,8 +32,8 @@ PASSAGE = 360
 CANDIDATES = 120
 MARGIN = 0.93
 """Of the limit that is filled: the estimate of a text may be a few percent low where it is all names and numbers."""
-NEIGHBOURS = (1, -1, 2)
-"""Which messages around a hit are shown with it, nearest first."""
+NEIGHBOURS = (1, 2)
+"""Which passages after a hit are shown with it: an answer follows its question."""
 
 _CJK_RUN = re.compile("[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
 _WORD = re.compile("[a-z]+|[0-9]+|[^\\W\\d_a-z\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")

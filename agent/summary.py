@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agent import anchors
-from agent.errors import AgentError, ContextOverflow
+from agent.errors import AgentError, ContextOverflow, Interrupted
 from agent.messages import Message, Model, Reply, Request, Schema, Usage, text_of, tool_calls
 from agent.plan import head_and_tail
 from agent.statements import ROLE_TAGS, defused
@@ -317,11 +317,11 @@ def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
             reply = model.complete(request, lambda delta: None)
         except ContextOverflow as error:
             return replace(answer, text="", verdict=Verdict(("overflow",)), error=str(error))
+        except Interrupted:
+            raise
         except AgentError as error:
-            if error.kind == "interrupted":
-                raise
             return replace(answer, text="", verdict=Verdict(("call_failed",)), error=str(error))
-        if isinstance(reply.error, KeyboardInterrupt):
+        if isinstance(reply.error, KeyboardInterrupt | Interrupted):
             raise reply.error
         answer.usage = _sum(answer.usage, reply.usage)
         answer.model = reply.model or model.name

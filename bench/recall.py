@@ -14,15 +14,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agent.messages import Message  # noqa: E402
-from agent.tokens import count, estimate_messages  # noqa: E402
-from bench.cases import Question, all_cases, score  # noqa: E402
-from bench.policies import FAITHFUL, HOSTILE, LOSSY, POLICIES, Summariser  # noqa: E402
+from agent.messages import Message
+from agent.tokens import count, estimate_messages
+from bench.cases import Question, all_cases, score
+from bench.policies import FAITHFUL, HOSTILE, LOSSY, POLICIES, Summariser
 
 RATIO = 0.31
 """The planted cases are compacted to at most this share of their size."""
@@ -61,13 +61,15 @@ def real(sessions: str, probes: str) -> Iterator[tuple[str, list[Message], list[
         yield name, [line["message"] for line in parsed if line["type"] == "message"], questions
 
 
-def on_real(sessions: str, probes: str, model: Summariser) -> dict[str, dict[str, tuple[int, int, int]]]:
+def on_real(
+    sessions: str, probes: str, model: Summariser, only: Sequence[str] = tuple(POLICIES)
+) -> dict[str, dict[str, tuple[int, int, int]]]:
     """{policy: {session: (answered, asked, tokens of the final context)}}, at a quarter of each session's size."""
-    found: dict[str, dict[str, tuple[int, int, int]]] = {name: {} for name in POLICIES}
+    found: dict[str, dict[str, tuple[int, int, int]]] = {name: {} for name in only}
     for name, messages, questions in real(sessions, probes):
         window = estimate_messages(messages) // 4
-        for policy_name, policy in POLICIES.items():
-            context = policy(messages, window, model)
+        for policy_name in only:
+            context = POLICIES[policy_name](messages, window, model)
             found[policy_name][name] = (score(context, questions), len(questions), tokens_of(context))
     return found
 
