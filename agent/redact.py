@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "[redacted]"
-_SECRET_NAME = re.compile(r"(?:key|token|secret|passw|authorization|credential|cookie)", re.IGNORECASE)
-_SHAPES = re.compile(
-    r"(?P<a>(?:authorization|proxy-authorization|x-api-key|api-key)[\"']?\s*[:=]\s*[\"']?(?:bearer |basic )?)[^\s\"',}]+"
+_SECRET_NAME = r"(?i)(?:key|token|secret|passw|authorization|credential|cookie)"
+_SHAPES = (
+    r"(?i)(?P<a>(?:authorization|proxy-authorization|x-api-key|api-key)[\"']?\s*[:=]\s*[\"']?(?:bearer |basic )?)[^\s\"',}]+"
     r"|(?P<b>\bbearer )[A-Za-z0-9._~+/=-]{8,}"
     r"|(?P<c>[a-z][a-z0-9+.-]*://)[^/\s@\"']+@"
-    r"|(?P<d>)\b(?:sk|pk|rk|gsk|xai|key|ghp|gho|github_pat|hf|AIza|AKIA)[-_]?[A-Za-z0-9_-]{16,}",
-    re.IGNORECASE,
+    r"|(?P<d>)\b(?:sk|pk|rk|gsk|xai|key|ghp|gho|github_pat|hf|AIza|AKIA)[-_]?[A-Za-z0-9_-]{16,}"
 )
 
 
@@ -25,9 +24,9 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= 8:
             text = text.replace(secret, HIDDEN)
-    return _SHAPES.sub(lambda m: (m["a"] or m["b"] or m["c"] or "") + HIDDEN + ("@" if m["c"] else ""), text)
+    return re.sub(_SHAPES, lambda m: (m["a"] or m["b"] or m["c"] or "") + HIDDEN + ("@" if m["c"] else ""), text)
 
 
 def secret_values(named: Mapping[str, str]) -> list[str]:
     """The values among these (an environment, headers) whose names say they are secret."""
-    return [value for name, value in named.items() if _SECRET_NAME.search(name) and len(value) >= 8]
+    return [value for name, value in named.items() if re.search(_SECRET_NAME, name) and len(value) >= 8]

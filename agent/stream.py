@@ -12,8 +12,7 @@ counts. Usage: the last report wins.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.foreign import Translator
 from agent.messages import Delta, Message, Usage
@@ -28,15 +27,14 @@ _FAILED = {
     "unexpected_tool_call", "failed", "cancelled", "timeout",
 }  # fmt: skip
 _CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
-_THINK = re.compile(r"\s*<(think|thinking|reasoning)>")
+_THINK = r"\s*<(think|thinking|reasoning)>"
 _NOT_PLAIN = {"error", "usage", "timings", "base_resp", "type", "restart", "x_groq"}
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
-_TEXT_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
-_LOOKS_LIKE_CALL = re.compile(r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:name|tool|function)\b""")
+_TEXT_CALL = r"(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>"
+_LOOKS_LIKE_CALL = r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:name|tool|function)\b"""
 
 
-@dataclass(frozen=True)
-class Assembled:
+class Assembled(NamedTuple):
     """A whole answer. `failed` when the server ended it with a reason that means an error; `overflowed` when it ran
     into the window; `cut_calls` counts calls that were taken out; `call_in_text` when the text looks like a call."""
 
@@ -58,26 +56,26 @@ class Assembled:
         return not (m.get("content") or m.get("tool_calls") or m.get("reasoning_content"))
 
 
-@dataclass
 class Assembler:
-    """Takes events in order; see the module."""
+    """Takes events in order; see the module.
 
-    started: bool = False
-    """Something was shown or a call was begun: a retry would show it twice."""
-    ended: bool = False
-    """A finish reason or an end mark was seen; `done` when nothing more can follow."""
-    done: bool = False
-    fault: Any = None
-    finish_reason: str | None = None
-    usage: Usage | None = None
-    model: str = ""
-    _text: list[str] = field(default_factory=list)
-    _thought: list[str] = field(default_factory=list)
-    _details: list[dict[str, Any]] = field(default_factory=list)
-    _calls: CallsBeingWritten = field(default_factory=CallsBeingWritten)
-    _translator: Translator = field(default_factory=Translator)
-    _think: _ThinkTags = field(default_factory=lambda: _ThinkTags())
-    _held: dict[str, str] = field(default_factory=dict)
+    `started`: something was shown or a call was begun, so a retry would show it twice. `ended`: a finish reason or an
+    end mark was seen; `done`: nothing more can follow. `fault`: what the server said went wrong, or None.
+    """
+
+    def __init__(self) -> None:
+        self.started = self.ended = self.done = False
+        self.fault: Any = None
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.model = ""
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._details: list[dict[str, Any]] = []
+        self._calls = CallsBeingWritten()
+        self._translator = Translator()
+        self._think = _ThinkTags()
+        self._held: dict[str, str] = {}
 
     @property
     def calling(self) -> bool:
@@ -129,7 +127,7 @@ class Assembler:
             message["reasoning_details"] = self._details
         if calls:
             message["tool_calls"] = calls
-        looks = complete and not calls and bool(_LOOKS_LIKE_CALL.match(text)) and "arguments" in text
+        looks = complete and not calls and "arguments" in text and bool(re.match(_LOOKS_LIKE_CALL, text))
         return Assembled(message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks)
 
     def _plain(self, event: Event) -> list[Delta] | None:
@@ -253,7 +251,7 @@ class _ThinkTags:
             return [("text", text)]
         self._buffer += text
         if self._state == "start":
-            opened = _THINK.match(self._buffer)
+            opened = re.match(_THINK, self._buffer)
             if not opened:
                 return [] if _may_open(self._buffer) else self._leave()
             self._close = f"</{opened[1]}>"
@@ -374,12 +372,12 @@ def _join_details(kept: list[dict[str, Any]], more: list[Any]) -> None:
 def _calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
     """Calls that a server's parser left in the text, when its own finish reason says there are some and the text is
     nothing else; otherwise the text and no calls."""
-    if not text.strip() or _TEXT_CALL.sub("", text).strip():
+    if not text.strip() or re.sub(_TEXT_CALL, "", text).strip():
         return text, []
     from agent.sse import loads
 
     writing = CallsBeingWritten()
-    for at, written in enumerate(_TEXT_CALL.findall(text)):
+    for at, written in enumerate(re.findall(_TEXT_CALL, text)):
         call = loads(written.encode())
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):
             return text, []
