@@ -8,7 +8,7 @@ A small filter, loaded into the thread that starts a tool process:
     chmod family    is asked about: the agent makes the change itself, on the file that it has checked to lie in a
                     directory the tools may write in. What is checked is what is changed, so there is no race.
     chown, utime    are asked about too, and then made by the process: a race can gain a time stamp.
-    setxattr        is not supported.
+    setxattr, keyctl    are not supported: attributes of files outside, keys in the kernel's keyrings.
     truncation      by name, and by an open for reading, is refused where Landlock is too old to see it (ABI 1 and 2).
     other ABIs      (32-bit programs, x32) are not there: their call numbers mean other things.
 
@@ -56,7 +56,7 @@ class Machine(NamedTuple):
     seccomp: int
     socket: int
     changes: Mapping[int, Change]
-    attributes: tuple[int, ...]
+    unsupported: tuple[int, ...]
     opens: Mapping[int, int]
     truncate: int
     other_abi: int | None = None
@@ -75,12 +75,20 @@ _X86_64 = {
     132: Change(None, 0), 235: Change(None, 0), 261: Change(0, 1), 280: Change(0, 1, flags=3),
 }  # fmt: skip
 _SETXATTRAT = (463, 466)
+_GENERIC_UNSUPPORTED = (5, 6, 7, 14, 15, 16, 217, 218, 219, *_SETXATTRAT)
 MACHINES = {
     "x86_64": Machine(
-        0xC000003E, 317, 41, _X86_64, (188, 189, 190, 197, 198, 199, *_SETXATTRAT), {2: 1, 257: 2}, 76, 0x40000000
+        0xC000003E,
+        317,
+        41,
+        _X86_64,
+        (188, 189, 190, 197, 198, 199, 248, 249, 250, *_SETXATTRAT),
+        {2: 1, 257: 2},
+        76,
+        0x40000000,
     ),
-    "aarch64": Machine(0xC00000B7, 277, 198, _GENERIC, (5, 6, 7, 14, 15, 16, *_SETXATTRAT), {56: 2}, 45),
-    "riscv64": Machine(0xC00000F3, 277, 198, _GENERIC, (5, 6, 7, 14, 15, 16, *_SETXATTRAT), {56: 2}, 45),
+    "aarch64": Machine(0xC00000B7, 277, 198, _GENERIC, _GENERIC_UNSUPPORTED, {56: 2}, 45),
+    "riscv64": Machine(0xC00000F3, 277, 198, _GENERIC, _GENERIC_UNSUPPORTED, {56: 2}, 45),
 }
 
 
@@ -93,7 +101,7 @@ def program(machine: Machine, families: tuple[int, ...], ask: bool, guard_trunca
         code += [(_JUMP_AT_LEAST, 0, 1, machine.other_abi), (_RETURN, 0, 0, missing)]
     for number in _IO_URING:
         code += _when(number, missing)
-    for number in machine.attributes:
+    for number in machine.unsupported:
         code += _when(number, _ERRNO | errno.EOPNOTSUPP)
     for number in machine.changes if ask else ():
         code += _when(number, _ASK)

@@ -54,6 +54,7 @@ CALLS = [
     ("chown", 92, 0, ASK, ASK),
     ("utimensat", 280, 0, ASK, ASK),
     ("setxattr", 188, 0, "ENOTSUP", "ENOTSUP"),
+    ("keyctl", 250, 0, "ENOTSUP", "ENOTSUP"),
     ("truncate", 76, 0, ALLOW, ALLOW),
     ("x32 socket", 0x40000000 | 41, 2, "ENOSYS", "ENOSYS"),
 ]
