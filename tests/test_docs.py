@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape, unescape
 
 import pytest
 from server import ScriptedServer, calls, status, text
@@ -237,6 +239,22 @@ def test_the_job_gives_up_on_what_a_retry_cannot_mend() -> None:
     command = json.loads(re.search(r"command: (\[.*\])", job)[1])  # type: ignore[index]
     done = subprocess.run(["sh", "-n", "-c", command[2]], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def script(name: str) -> dict[str, Any]:
+    """What a script of `docs/` defines."""
+    return runpy.run_path(str(ROOT / "docs" / name))
+
+
+def test_the_picture_shows_what_the_program_prints() -> None:
+    """`docs/terminal.svg` is `docs/record.py`'s recording, but for ids, counts and times. Else: python docs/record.py"""
+    shown = re.findall(r">([^<]+)</text>", (ROOT / "docs" / "terminal.svg").read_text())
+    printed = [span.text for line in script("record.py")["record"]() for span in line]
+
+    def kept(texts: list[str]) -> str:
+        return re.sub(r"\d[\d,.]*", "#", ID.sub("ID", "".join(map(unescape, texts)).replace("\n", "")))
+
+    assert kept(shown) == kept([escape(text) for text in printed])
 
 
 def test_the_exit_codes_in_readme_and_help_agree() -> None:
