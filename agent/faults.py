@@ -127,7 +127,7 @@ _SAYS: dict[str, tuple[str, str]] = {
     "overloaded": ("The server is overloaded or still starting", "Run the command again in a moment"),
     "server": ("The server failed", "Run the command again; --debug shows its answer"),
     "timeout": ("The server took too long", "Run the command again; AGENT_FIRST_BYTE_TIMEOUT sets how long to wait"),
-    "connection": ("The server cannot be reached", "Check the base URL and the network: agent doctor"),
+    "connection": ("The connection failed", "Check the base URL and the network: agent doctor"),
     "html": ("A web page came instead of an answer", "Check the base URL (it usually ends in /v1) and the proxy"),
     "empty": ("The server answered with nothing", "Check the base URL: agent doctor"),
     "bad_request": ("The server refuses this request", "--debug shows the whole answer"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from agent import __version__
 from agent.errors import AgentError, ConfigError
 from agent.faults import fault
 from agent.providers import Target, is_loopback
@@ -113,8 +114,12 @@ class Transport:
             raise _translated(error, self._target.base_url, seconds) from error
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"}
-        headers["Content-Type"] = "application/json"
+        headers = {
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": f"oneshot-agent/{__version__}",
+        }
         if self._target.api_key:
             headers["Authorization"] = f"Bearer {self._target.api_key}"
         return {**headers, **self._target.headers}
@@ -192,4 +197,4 @@ def _translated(error: Exception, base_url: str, seconds: float) -> AgentError:
         refused = fault("connection", f"{where}: {said}")
         refused.retries = 2
         return refused
-    return fault("connection", f"the connection to {where} broke: {said}")
+    return fault("connection", f"{where} broke it off: {said}")

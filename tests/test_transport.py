@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from server import ScriptedServer, raw, text
@@ -227,6 +228,26 @@ def test_a_deadline_moves_only_when_it_is_told_to() -> None:
     deadline.extend(3.0)
     now[0] = 7.0
     assert (deadline.left, deadline.passed) == (0.01, True)
+
+
+def test_a_kept_connection_is_not_bound_by_the_deadline_of_the_answer_before() -> None:
+    """The short limit of a question must not cut the wait of the request that follows on the same connection."""
+    gate = threading.Event()
+
+    def slow(request: dict[str, object], index: int) -> Any:
+        gate.wait(5)
+        return text("slow but here")
+
+    now = [0.0]
+    with ScriptedServer(
+        slow, routes={"GET /v1/models": {"data": [{"id": "scripted", "max_model_len": 4096}]}}
+    ) as server:
+        asked = asking(server, clock=lambda: now[0])
+        assert asked.client.ask_window() == 4096
+        now[0] = 100.0
+        threading.Timer(0.1, gate.set).start()
+        assert asked.ask().message["content"] == "slow but here"
+    assert (len(server.requests), asked.slept) == (1, [])
 
 
 def test_asking_a_short_question(home: Path) -> None:
