@@ -206,7 +206,7 @@ class Compactor:
     def _pruned(self, context: Material, job: Job) -> Draft | None:
         if job.strategy not in (None, PRUNED):
             return None
-        body = plan.prune(context.body, self.limits.window)
+        body = plan.prune(context.body, self.limits.window, int(self.limits.keep / context.ratio))
         changed = tuple(old for old, new in zip(context.body, body, strict=True) if old is not new)
         return Draft(PRUNED, tuple(body), changed, context.tokens(body)) if changed else None
 

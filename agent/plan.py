@@ -20,7 +20,7 @@ from agent.messages import text_of, tool_calls
 from agent.tokens import Entry, estimate, message_tokens
 
 STALE_AFTER = 4
-"""This many of the newest results are never stale."""
+"""This many of the newest results are not stale, as far as the tail has room for them."""
 STALE_SHARE = 1 / 16
 STALE_MOST = 1000
 """A result is worth a stub when it has more than this share of the window, or this many tokens."""
@@ -103,15 +103,21 @@ def _flat(parts: Iterable[Unit]) -> tuple[Entry, ...]:
 # ---- rung 1: stubs for stale results ----
 
 
-def prune(entries: Sequence[Entry], window: int) -> list[Entry]:
+def prune(entries: Sequence[Entry], window: int, keep: int) -> list[Entry]:
     """The entries with stubs for stale results and for identical repeats; those untouched are the same objects.
 
-    Stale: not in the last step, not among the newest few results, and large for this window.
+    Stale: not in the last step, not among the newest few results that together have `keep` tokens, and large for this
+    window.
     """
     parts = units(entries)
     last_step = {id(entry) for entry in parts[-1].entries} if parts else set()
     results = [entry for entry in entries if role(entry) == "tool"]
-    fresh = {id(entry) for entry in results[-STALE_AFTER:]} | last_step
+    fresh = set(last_step)
+    for entry in reversed(results[-STALE_AFTER:]):
+        keep -= message_tokens(entry["message"])
+        if keep < 0:
+            break
+        fresh.add(id(entry))
     limit = min(STALE_MOST, int(window * STALE_SHARE))
     newest = {text_of(entry["message"]): entry.get("n") for entry in results}
     pruned = []

@@ -51,6 +51,8 @@ FADING = 0.5
 """Each further fact of one statement counts for this much less: a line of code is full of names and says little."""
 OVERHEAD = 8
 """Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
+LEAST = 0.8
+"""What is worth less is not kept although there were room: a record is not the better for being full."""
 NEARBY = 8
 """Statements of messages no farther apart share a line: a number for each would cost as much as a word."""
 
@@ -148,7 +150,8 @@ class _Choice:
         """What a statement would add for each token it costs."""
         worth = self.priced[index][1]
         fresh = sorted((w for key, w in worth.items() if key not in self.told and key not in self.there), reverse=True)
-        return sum(w * FADING**place for place, w in enumerate(fresh)) / (self.costs[index] + OVERHEAD)
+        new = sum(w * FADING**place for place, w in enumerate(fresh))
+        return new / (self.costs[index] + OVERHEAD) if new >= LEAST else 0.0
 
     def take_best(self) -> None:
         """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""

@@ -15,7 +15,7 @@ from agent.summary import summary_cap
 from agent.tokens import Entry, Limits, standing, tool_tokens
 
 FRAME_TOKENS = 90
-AIM = 0.8
+AIM = 0.75
 """Of the goal: a fold that only just meets it is soon followed by the next."""
 RECORD_SHARES = ((4_000, 0.75), (50_000, 0.25))
 """Of the first 4,000 tokens of room most go to the record, of what is beyond a quarter: facts first, then tails."""

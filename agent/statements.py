@@ -80,6 +80,9 @@ _ERROR_LINE = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|panic|denied|cannot)\b|错误|失败|异常", re.IGNORECASE
 )
 
+FILE = "file"
+AGAIN = 0.3
+"""Lines of a file that was read are worth this much of other results: the file can be read again."""
 LONG = 160
 """Characters: a longer statement is cut to the parts around its anchors."""
 
@@ -165,7 +168,9 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
 @lru_cache(maxsize=4096)
 def _said(n: int, text: str, role: str) -> tuple[Statement, ...]:
     """The statements of one message's text. Kept for the run: every compaction looks at the whole conversation again."""
-    return tuple(_shown(n, text) if role == "tool" else _spoken(n, text, USER if role == "user" else FACT))
+    if role in ("tool", FILE):
+        return tuple(_shown(n, text, AGAIN if role == FILE else 1.0))
+    return tuple(_spoken(n, text, USER if role == "user" else FACT))
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -186,7 +191,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
                 yield Statement(n, kind, piece, _worth(inside, WORTH[kind]))
 
 
-def _shown(n: int, text: str) -> Iterator[Statement]:
+def _shown(n: int, text: str, factor: float) -> Iterator[Statement]:
     """Statements of what a tool gave back: fields and lines, those that give orders left out."""
     for line in _fields(text):
         if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or _ORDERS.search(line):
@@ -196,10 +201,10 @@ def _shown(n: int, text: str) -> Iterator[Statement]:
             continue
         kind = ERROR if _ERROR_LINE.search(line) else FACT
         if len(line) <= LONG:
-            yield Statement(n, kind, line, _worth(found, WORTH[kind]))
+            yield Statement(n, kind, line, _worth(found, WORTH[kind] * factor))
         else:
             for piece, inside in _around(line, found):
-                yield Statement(n, kind, piece, _worth(inside, WORTH[kind]))
+                yield Statement(n, kind, piece, _worth(inside, WORTH[kind] * factor))
 
 
 _PATH_KEYS = ("path", "file_path", "filename", "file", "target_file", "absolute_path", "notebook_path")
@@ -258,11 +263,15 @@ def gather(entries: Sequence[Entry], pins: Iterable[str] = ()) -> Gathered:
     out = Gathered([Statement(0, USER, pin, {pin: 9.0}, True) for pin in pins])
     for unit in units([entry for entry in entries if not entry.get("summary")]):
         results = {entry["message"].get("tool_call_id"): entry for entry in unit.entries[1:]}
+        files = set()
         for entry in unit.entries:
-            n, text = entry.get("n", 0), text_of(entry["message"])
+            n, text, who = entry.get("n", 0), text_of(entry["message"]), role(entry)
             out.last = max(out.last, n)
-            if role(entry) in ("user", "assistant", "tool"):
-                out.statements += _said(n, text, role(entry))
+            if who in ("user", "assistant", "tool"):
+                out.statements += _said(n, text, FILE if entry["message"].get("tool_call_id") in files else who)
             for call in tool_calls(entry["message"]):
-                out.statements += _acts(n, call, results.get(call.id, {}))
+                acts = list(_acts(n, call, results.get(call.id, {})))
+                out.statements += acts
+                if any(act.kind == READ for act in acts):
+                    files.add(call.id)
     return out

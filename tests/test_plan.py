@@ -75,16 +75,16 @@ def test_the_tail_is_no_longer_than_asked_unless_one_unit_is(entries: list[Entry
         assert plan.size(cut.kept) <= max(keep, parts[-1].tokens) + prompts[-1] + max(prompts)
 
 
-@given(conversations(), st.integers(500, 100_000))
-def test_pruning_only_shortens_results_and_is_done_in_one_pass(entries: list[Entry], window: int) -> None:
+@given(conversations(), st.integers(500, 100_000), st.integers(0, 5000))
+def test_pruning_only_shortens_results_and_is_done_in_one_pass(entries: list[Entry], window: int, keep: int) -> None:
     """Only results change, never those of the last step; the second pass changes nothing; the request stays valid."""
-    pruned = plan.prune(entries, window)
+    pruned = plan.prune(entries, window, keep)
     assert [e["n"] for e in pruned] == [e["n"] for e in entries]
     for old, new in zip(entries, pruned, strict=True):
         assert new is old or (plan.role(old) == "tool" and new["pruned"] and str(old["n"]) in new["message"]["content"])
     last = plan.units(entries)[-1].entries
     assert all(any(e is kept for e in pruned) for kept in last)
-    assert plan.prune(pruned, window) == pruned
+    assert plan.prune(pruned, window, keep) == pruned
     assert violation(pruned) is None
 
 
