@@ -257,6 +257,32 @@ def test_the_picture_shows_what_the_program_prints() -> None:
     assert kept(shown) == kept([escape(text) for text in printed])
 
 
+def test_the_man_page_is_up_to_date() -> None:
+    """`docs/agent.1` comes from the tables that `--help` is made of. Else: python docs/man.py"""
+    assert (ROOT / "docs" / "agent.1").read_text() == script("man.py")["page"]()
+
+
+def test_the_map_names_every_chapter_in_order() -> None:
+    """CONTRIBUTING's map is the import order that `tests/test_contracts.py` holds the package to."""
+    from test_contracts import ORDER
+
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^```\n(.*?)^```", contributing, re.MULTILINE | re.DOTALL)[0].splitlines()
+    assert [name for row in rows for name in row[12:].split()] == ORDER
+    assert contributing.count("\n") <= 60
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    from agent import __version__
+
+    versions = re.findall(r"^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == __version__
+
+
+def test_a_bug_report_asks_for_doctor() -> None:
+    assert "`agent doctor`" in (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.md").read_text()
+
+
 def test_the_exit_codes_in_readme_and_help_agree() -> None:
     from agent.errors import Exit
     from agent.options import EPILOGUE
