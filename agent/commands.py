@@ -201,9 +201,10 @@ def completions(words: list[str]) -> list[tuple[str, str]]:
 
 def register(app: typer.Typer, sessions: typer.Typer) -> None:
     """Put the commands in their places."""
-    from agent.gathering import import_sessions
+    from agent.gathering import import_sessions, stats
 
     sessions.command("compact")(compact)
     sessions.command("import")(import_sessions)
+    sessions.command("stats")(stats)
     for command in (models, config, doctor, completion):
         app.command(command.__name__)(command)

@@ -7,17 +7,22 @@ it is passed over with a notice, and exit 4 only says that none of them gave a s
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agent.errors import SessionError, UsageError
-from agent.printing import note, out, out_json
-from agent.verbs import Json, Store, store_of
+from agent.printing import Progress, drawn, note, out, out_json
+from agent.verbs import Json, Store, read, store_of
 
 if TYPE_CHECKING:
+    from agent.chart import Lines
     from agent.imports import Outcome
+    from agent.session import Session
+    from agent.stats import Life, Totals
 
 SHOWN_FROM = 4 << 20
 """Bytes of a file whose import shows progress."""
@@ -29,6 +34,62 @@ def outcome_line(outcome: Outcome, window: int | None, dry_run: bool) -> str:
     id = "would import" if dry_run else outcome.id
     size = f"{outcome.messages:,} message{'s' * (outcome.messages != 1)}, about {outcome.tokens:,} tokens{share}"
     return f"{id}  {outcome.tool}  {size}  {outcome.title or os.path.basename(outcome.path)}"
+
+
+def money(cost: float | None) -> str:
+    return "" if cost is None else f" · ${cost:.4f}" if cost < 1 else f" · ${cost:,.2f}"
+
+
+def counts(totals: Totals) -> str:
+    """Tokens and cost of some requests in words."""
+    share = f" ({100 * totals.cached // totals.prompt} % cached)" if totals.cached else ""
+    requests = f"{totals.requests:,} request{'s' * (totals.requests != 1)}"
+    return f"{requests} · {totals.prompt:,} tokens in{share} · {totals.completion:,} out{money(totals.cost)}"
+
+
+def life_json(session: Session, figures: Life, lines: Lines) -> dict[str, Any]:
+    """What the picture shows, for machines."""
+    steps = [
+        {
+            "step": number, "n": s.n, "at": s.at, "model": s.model, "prompt_tokens": s.prompt,
+            "completion_tokens": s.completion, "cached_tokens": s.cached, "reported": s.reported, "cost_usd": s.cost,
+        }
+        for number, s in enumerate(figures.steps, 1)
+    ]  # fmt: skip
+    folds = [
+        {
+            "n": f.n, "at": f.at, "after_step": f.after, "undone": f.undone, "tokens_before": f.before,
+            "tokens_after": f.left, "reason": f.reason, "strategy": f.strategy, "archive": f.archive,
+        }
+        for f in figures.folds
+    ]  # fmt: skip
+    about = {"id": session.id, "window": lines.window, "window_source": lines.source, "trigger": lines.trigger}
+    return about | {"steps": steps, "compactions": folds, "totals": figures.totals.as_json()}
+
+
+def life_text(title: str, figures: Life, lines: Lines, width: int, colour: bool) -> list[str]:
+    """The picture with its heading, its legend and one line for each compaction."""
+    from agent.chart import draw, fit
+    from agent.render import visible
+
+    def line(text: str) -> str:
+        return fit(visible(text), width)
+
+    window = f"window {lines.window:,} ({lines.source})" if lines.window else "window not known"
+    trigger = f"trigger {lines.trigger:,}" if lines.trigger else "no trigger"
+    told = [line(title), line(counts(figures.totals)), line(f"{window}, {trigger}")]
+    if not figures.steps:
+        return [*told, "no answers yet"]
+    guessed = sum(not step.reported for step in figures.steps)
+    about = f", {guessed} of {len(figures.steps)} sizes estimated" if guessed else ""
+    told += ["", *draw(figures.steps, figures.folds, lines, width, colour=colour)]
+    told += ["", line(f"one bar a step, tokens of its prompt: █ new  ░ cached  ▼ compacted  ▲ undone{about}")]
+    for fold in figures.folds:
+        sizes = "" if fold.before is None else f": {fold.before:,} → about {fold.left or 0:,} tokens"
+        why = f" ({fold.reason}, {fold.strategy})" if fold.strategy else ""
+        mark, word = ("▲", "undone") if fold.undone else ("▼", "compacted")
+        told.append(line(f"{mark} {word} after step {fold.after}{sizes}{why}"))
+    return told
 
 
 # ---- effects ---------------------------------------------------------------------------------------------------------
@@ -89,3 +150,68 @@ def meter(path: str) -> Any:
         sys.stderr.flush()
 
     return show
+
+
+def stats(
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="one session; without it, sums over all")] = None,
+    json: Json = False,
+    session_dir: Store = None,
+) -> None:
+    """The context's size step by step, drawn; without ID, tokens, cost and compactions of all sessions."""
+    if id:
+        _one(id, json, session_dir)
+    else:
+        _all(json, session_dir)
+
+
+def _one(id: str, json: bool, session_dir: str | None) -> None:
+    from agent.config import load_settings
+    from agent.run import wants_colour
+    from agent.scales import lines_for, price_of
+    from agent.stats import life_of
+
+    session = read(session_dir, id)
+    settings = load_settings({}, os.environ, os.getcwd(), session.meta)
+    figures = life_of(session, price_of(settings.model, settings, os.environ))
+    lines = lines_for(settings.model, settings, os.environ)
+    if json:
+        out_json(life_json(session, figures, lines))
+        return
+    colour = wants_colour("auto", os.environ, sys.stdout.isatty())
+    model = figures.steps[-1].model if figures.steps else settings.model
+    title = " · ".join(filter(None, (session.id, session.meta.get("name"), model)))
+    for line in life_text(title, figures, lines, shutil.get_terminal_size((100, 24)).columns, colour):
+        drawn(line + "\n")
+
+
+def _all(json: bool, session_dir: str | None) -> None:
+    from agent.config import load_settings
+    from agent.library import listing
+    from agent.scales import price_of
+    from agent.stats import Totals, lives
+
+    store = store_of(session_dir)
+    settings = load_settings({}, os.environ, os.getcwd())
+    prices = lru_cache(maxsize=256)(lambda spec: price_of(spec, settings, os.environ))
+    whole, days, unread = Totals(), dict[str, Totals](), list[str]()
+    total, progress = len(listing(store)), Progress()
+    for done, (id, figures) in enumerate(lives(store, lambda meta: prices(meta.get("model")))):
+        progress(done, total)
+        if figures is None:
+            unread.append(id)
+            continue
+        whole.plus(figures.totals)
+        for day, sums in figures.days.items():
+            days.setdefault(day, Totals()).plus(sums)
+    progress.clear()
+    if json:
+        told = {day: {k: v for k, v in sums.as_json().items() if k != "sessions"} for day, sums in sorted(days.items())}
+        out_json({**whole.as_json(), "days": told, "unreadable": unread})
+        return
+    sessions = f"{whole.sessions:,} session{'s' * (whole.sessions != 1)}"
+    out(f"{sessions} · {counts(whole)} · {whole.compactions} compaction{'s' * (whole.compactions != 1)}\n")
+    for day, sums in sorted(days.items(), reverse=True):
+        folds = f" · {sums.compactions} compaction{'s' * (sums.compactions != 1)}" if sums.compactions else ""
+        out(f"{day}  {counts(sums)}{folds}\n")
+    for id in unread:
+        note(f"session {id} cannot be read: agent doctor {id}")

@@ -33,8 +33,8 @@ def row_line(row: Any, clock: float) -> str:
 
 def transcript(entries: Iterable[Any]) -> Iterable[str]:
     """A story as text, one block a message."""
-    from agent.export import event_line
     from agent.messages import text_of, tool_calls
+    from agent.story import event_line
 
     for entry in entries:
         if entry["type"] != "message":
@@ -66,6 +66,12 @@ def out(text: str) -> None:
     sys.stdout.buffer.write(shown.encode("utf-8", "replace"))
     if sys.stdout.isatty():
         sys.stdout.flush()
+
+
+def drawn(text: str) -> None:
+    """What was made here, with its colours, to stdout."""
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.flush()
 
 
 def out_json(value: Any) -> None:

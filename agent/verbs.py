@@ -109,7 +109,8 @@ def show(
     session_dir: Store = None,
 ) -> None:
     """The whole conversation, compactions included; paged on a terminal."""
-    from agent.export import as_json, story
+    from agent.export import as_json
+    from agent.story import story
 
     session = read(session_dir, id)
     if last_answer_only:
@@ -207,7 +208,14 @@ def export(
     """The session as jsonl, json, md or html, to stdout."""
     from agent.export import export as write
 
-    for piece in write(read(session_dir, id), "json" if json else form):
+    session, lines = read(session_dir, id), None
+    if form == "html" and not json:
+        from agent.config import load_settings
+        from agent.scales import lines_for
+
+        settings = load_settings({}, os.environ, os.getcwd(), session.meta)
+        lines = lines_for(settings.model, settings, os.environ)
+    for piece in write(session, "json" if json else form, lines):
         out(piece)
 
 

@@ -100,13 +100,15 @@ def test_the_page_stands_alone_and_nothing_stored_acts_in_it(session: Session) -
     assert parsed.tags.count("script") == 1
     assert set(parsed.tags) <= {
         "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "input", "small", "section", "time", "pre",
-        "details", "summary", "hr", "a", "script",
+        "details", "summary", "a", "script", "i", "code", "div", "ul", "li",
+        "figure", "figcaption", "svg", "g", "rect", "line", "path", "text", "span", "b", "br",
     }  # fmt: skip
     assert '<script>alert(1)</script>&amp;"\'␛[31mred␀ </pre></style> \ufffd' in parsed.text
     assert not any(word in page for word in ("http://", "https://", "src=", "@import", "url("))
     assert "prefers-color-scheme: dark" in page
-    assert '<section class="tool" id="n5"><h2>tool · 5' in page
-    assert '<a href="#n1">before</a> <a href="#n9">after</a>' in page
+    assert '<section class="tool" id="n5"><h2><a href="#n5">tool · 5</a>' in page
+    assert '<summary>before: 4 messages, 900 tokens</summary><ul><li><a href="#n1">user · 1</a>' in page
+    assert '<summary>after: about 90 tokens</summary><ul><li><a href="#n9">summary · 9</a> a summary</li>' in page
 
 
 def test_every_form_of_every_oddity(tmp_path: Path) -> None:
