@@ -110,7 +110,8 @@ class Compactor:
         now = guards.state(self._session.meta, self._session.entries, trigger)
         vain = guards.refusal(now, size.tokens, self.limits.window)
         if vain:
-            self._not("nothing", f"Nothing was compacted: {vain}", once=True)
+            if guards.latched(now):
+                self._not("nothing", vain, once=True)
             return False
         outcome = self._run(Job("threshold", self.limits.target, trigger), now)
         return bool(outcome["outcome"] == "compacted")

@@ -74,11 +74,16 @@ def refusal(now: State, size: int, window: int) -> str:
         return "nothing was added since the last compaction"
     if now.base < window <= size:
         return ""
-    if max(now.strikes, now.row) >= MOST and size < GROWTH * now.base:
+    if latched(now) and size < GROWTH * now.base:
         return f"the last {MOST} compactions gained too little; the next one waits until the context has grown"
     if now.row and size < 1.05 * now.base:
         return "the context has hardly grown since the last compaction"
     return ""
+
+
+def latched(now: State) -> bool:
+    """Whether proactive compactions rest until the context has grown: the one refusal that a person should hear of."""
+    return max(now.strikes, now.row) >= MOST
 
 
 def remembered(now: State, size: int, ratio: float) -> dict[str, Any]:
