@@ -153,7 +153,6 @@ class Translator:
     # Gemini
 
     def _gemini(self, event: dict[str, Any]) -> list[Chunk]:
-        event = event["response"] if isinstance(event.get("response"), dict) else event
         candidates = _dicts(event.get("candidates"))
         candidate = candidates[0] if candidates else {}
         chunks: list[Chunk] = []

@@ -256,9 +256,10 @@ def _by_size(text: str, have: int | None, limit: int | None) -> tuple[int | None
 
 
 def _is_code(text: str, number: str) -> bool:
-    """An error code in brackets at the end ("... (2013)"), not a size: no window has such a number."""
+    """A code in brackets at the end ("... exceeds limit (2013)"), where no other number stands: not a size."""
+    alone = {n for n in re.findall(_N, text) if int(n) >= 256} <= {number}
     at_end = re.search(rf"\({number}\)\W*$", text)
-    return bool(at_end) and int(number) < 3000 and int(number) % 16 != 0 and int(number) % 100 != 0
+    return alone and bool(at_end) and int(number) < 3000 and int(number) % 16 != 0 and int(number) % 100 != 0
 
 
 def _first(typed: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

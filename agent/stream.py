@@ -36,7 +36,7 @@ _LOOKS_LIKE_CALL = r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:
 
 class Assembled(NamedTuple):
     """A whole answer. `failed` when the server ended it with a reason that means an error; `overflowed` when it ran
-    into the window; `cut_calls` counts calls that were taken out; `call_in_text` when the text looks like a call."""
+    into the window; `cut_calls` counts calls that must not run; `call_in_text` when the text looks like a call."""
 
     message: Message
     finish_reason: str | None
@@ -118,7 +118,7 @@ class Assembler:
         half = any(is_cut(call["function"]["arguments"]) for call in calls)
         truncated = complete and (overflowed or word in _LENGTH or half)
         cut = len(self._calls) if not complete or truncated else 0
-        if cut:
+        if not complete:
             calls = []
         message: Message = {"role": "assistant", "content": text or (None if calls else "")}
         if thought:
@@ -329,7 +329,7 @@ def _unwrapped(value: dict[str, Any]) -> dict[str, Any]:
     if "choices" not in value:
         for key in ("data", "result", "response", "output"):
             inner = value.get(key)
-            if isinstance(inner, dict) and isinstance(inner.get("choices"), list):
+            if isinstance(inner, dict) and any(isinstance(inner.get(k), list) for k in ("choices", "candidates")):
                 return inner
     return value
 
