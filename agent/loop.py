@@ -25,6 +25,9 @@ from agent.tools import Toolbox, ToolResult
 OVERFLOW_ATTEMPTS = 2
 """How often one request is compacted and sent again before the run gives up (exit 6)."""
 
+CUT_ANSWERS = 3
+"""So many answers in a row, cut off in the middle of a call, end the turn (exit 6): the cap is too small."""
+
 NOT_RUN_CUT = (
     "Not run: the answer was cut off by the token limit before this call was complete. "
     "Nothing was changed. Do the work in smaller parts."
@@ -60,6 +63,7 @@ class Turn:
     """Called when the context has changed: the tools may have, too."""
     clock: Callable[[], float] = time.monotonic
     steps: int = 0
+    cut_answers: int = 0
     compactions: int = 0
     total: Usage = NOTHING_USED
     last: Usage | None = None
@@ -117,6 +121,12 @@ class Turn:
                 return
             for call in calls:
                 self._run_tool(call, cut=bool(reply.cut_calls))
+            self.cut_answers = self.cut_answers + 1 if reply.cut_calls else 0
+            if self.cut_answers >= CUT_ANSWERS:
+                raise LimitError(
+                    f"{CUT_ANSWERS} answers in a row were cut off by the token limit in the middle of a tool call",
+                    f'Raise --max-tokens, and go on: agent -c {self.session.id} "go on"',
+                )
             if self.steps >= self.max_steps:
                 raise LimitError(
                     f"Stopped after {self.steps} steps (--max-steps {self.max_steps})",

@@ -119,7 +119,8 @@ class Reply:
 
     `complete` is False when the stream ended without a finish reason: then `error` says why (it may be a
     KeyboardInterrupt) and `message` holds what had come. Open tool calls of an incomplete reply are already removed.
-    `truncated` when the answer was cut by a token limit; its tool calls are removed too, and `cut_calls` counts them.
+    `truncated` when the answer was cut by a token limit: its tool calls stay in the message, as they were written, so
+    that each can be answered; `cut_calls` counts them, and none may run.
     """
 
     message: Message

@@ -414,3 +414,28 @@ def test_a_schema_that_is_none(agent: Runner, schema: str) -> None:
     with ScriptedServer([]) as server:
         done = agent("--schema", schema, "hi", **at(server))
     assert (done.code, done.out, server.requests) == (2, "", [])
+
+
+def test_a_call_cut_off_by_the_token_limit_never_runs(agent: Runner, home: Path, tmp_path: Path) -> None:
+    """Half a file is not written; the model is told to write smaller parts, and does."""
+    target = tmp_path / "work" / "a.txt"
+    half = '{"path": "a.txt", "content": "half of th'
+    script = [
+        calls([("write_file", half)], finish="length"),
+        calls([("write_file", half)], finish="stop"),
+        calls([("write_file", {"path": "a.txt", "content": "whole"})]),
+        text("done"),
+    ]
+    with ScriptedServer(script) as server:
+        done = agent("-q", "write", **at(server))
+    assert (done.code, done.out, target.read_text()) == (0, "done\n", "whole")
+    told = [m["content"] for m in server.requests[2]["messages"] if m["role"] == "tool"]
+    assert [text.startswith("Not run: the answer was cut off") for text in told] == [True, True]
+    assert server.violations == []
+
+
+def test_a_model_that_is_always_cut_off_ends_the_run(agent: Runner, home: Path) -> None:
+    with ScriptedServer([calls([("bash", '{"command": "ec')], finish="length")], repeat_last=True) as server:
+        done = agent("hi", **at(server))
+    assert (done.code, len(server.requests)) == (6, 3)
+    assert "--max-tokens" in done.err

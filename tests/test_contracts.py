@@ -15,16 +15,16 @@ ROOT = PACKAGE.parent
 
 ORDER = """
 errors messages wire events signals
-options redact providers windows
+options argv redact providers windows
 config tokens
 disk entries lock logfile writer ephemeral session
-archive mend library search export recall
+archive mend library search story stats chart page export recall
 tools
-anchors record plan guards summary compaction
+anchors plan statements record guards summary room compaction
 loop
 memory retry overflow sse refusal kinds faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
 render jsonlines printing local completion
-prompt asking structured equipment run examine importers imports verbs gathering commands grammar cli __main__
+prompt asking structured equipment scales run examine importers imports verbs gathering commands dispatch grammar cli __main__
 """.split()
 """The reading order. A module imports only modules that stand before it, wherever the import is written."""
 
@@ -105,12 +105,13 @@ def test_importing_does_nothing(tmp_path: Path) -> None:
     names = [str(path.relative_to(ROOT).with_suffix("")).replace("/", ".") for path in modules()]
     names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     code = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
-    tmp_path.chmod(0o500)
+    here = tmp_path / "here"
+    here.mkdir(mode=0o500)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False
+        [sys.executable, "-c", code], cwd=here, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 def tracked() -> list[Path]:
