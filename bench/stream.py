@@ -44,19 +44,21 @@ def serve(listening: socket.socket, response: bytes) -> int:
             with listening.accept()[0] as connection:
                 connection.recv(65536)
                 connection.sendall(response)
+                while connection.recv(65536):  # a close with unread bytes would cut the answer
+                    pass
     return child
 
 
 def floor(url: str) -> int:
     shown, rest = 0, b""
-    with httpx.Client(verify=False, trust_env=False) as client:
-        with client.stream("POST", url + "/chat/completions", content=b"{}") as response:
-            for piece in response.iter_raw():
-                *events, rest = (rest + piece).split(b"\n\n")
-                for event in events:
-                    if event[6:] == b"[DONE]":
-                        return shown
-                    shown += len(orjson.loads(event[6:])["choices"][0]["delta"].get("content", ""))
+    client = httpx.Client(verify=False, trust_env=False)
+    with client, client.stream("POST", url + "/chat/completions", content=b"{}") as response:
+        for piece in response.iter_raw():
+            *events, rest = (rest + piece).split(b"\n\n")
+            for event in events:
+                if event[6:] == b"[DONE]":
+                    return shown
+                shown += len(orjson.loads(event[6:])["choices"][0]["delta"].get("content", ""))
     return shown
 
 
