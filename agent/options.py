@@ -1,6 +1,6 @@
 """The command line as data: its words, its options in one table, and the front page.
 
-What typer is told, what `--help` shows and what completion offers are all read from here.
+What `agent.argv` reads, what `--help` shows and what completion offers are all read from here.
 """
 
 from __future__ import annotations
@@ -103,6 +103,17 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
     ),
 }
 """The options of a run, in the order and groups of `--help`."""
+
+
+def front_page() -> str:
+    """What `agent --help` shows."""
+    lines = [INTRODUCTION]
+    for title, rows in OPTIONS.items():
+        lines.append(f"\n{title}\n")
+        for row in (row for row in rows if not row.hidden):
+            spelt = " ".join(filter(None, [", ".join(row.flags), row.metavar]))
+            lines.append(f"  {spelt:<29} {row.text}\n")
+    return "".join([*lines, f"\n{EPILOGUE}"])
 
 
 def version_line() -> str:
