@@ -1,6 +1,6 @@
 """How much of what was said is still in the context after compactions: the scoreboard.
 
-    python -m bench.recall [--seed N] [--probes DIR] [--sessions DIR]
+    python -m bench.recall [--seed N] [--probes DIR --sessions DIR] [--url URL --model NAME]
 
 Scored on the context that would be sent, literally; no model is needed. A full context must score 100 % or the case is
 invalid; a context that did not become smaller counts as a failure. `--probes` and `--sessions` name a folder of
@@ -17,10 +17,16 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import orjson
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agent.messages import Message
-from agent.tokens import count, estimate_messages
+from agent.compaction import Compactor
+from agent.errors import AgentError
+from agent.messages import Message, Request, text_of
+from agent.session import Session
+from agent.summary import instruction
+from agent.tokens import count, estimate_messages, limits_for
 from bench.cases import Question, all_cases, score
 from bench.policies import FAITHFUL, HOSTILE, LOSSY, POLICIES, Summariser
 
@@ -74,30 +80,99 @@ def on_real(
     return found
 
 
+def chained(hops: int, model: Summariser) -> tuple[int, int]:
+    """(kept, asked): facts and constraints a user typed and a pin, after `hops` compactions in a row."""
+    with Session.ephemeral({"model": model.name}) as session:
+        session.append({"type": "pin", "text": "The customer is called Ärger & Söhne."})
+        said = [f"The port of service {name} is {4100 + 97 * i}." for i, name in enumerate("abcdefghijkl")]
+        rules = ["Never deploy on Fridays.", "不要修改 legacy 目录。", "Always answer in English."]
+        for text in [*said, *rules]:
+            session.append({"type": "message", "message": {"role": "user", "content": text}})
+            session.append({"type": "message", "message": {"role": "assistant", "content": "Noted."}})
+        compactor = Compactor(session, model, limits_for(4000, "bench"), (), lambda event: None)
+        done = 0
+        while done < hops:
+            for _ in range(4):
+                session.append({"type": "message", "message": {"role": "user", "content": "And what of it? " * 20}})
+                session.append({"type": "message", "message": {"role": "assistant", "content": "This or that. " * 30}})
+            done += compactor.make_room()
+        wanted = [("", (text,)) for text in [*said, *rules, "The customer is called Ärger & Söhne."]]
+        return score(session.view(), wanted), len(wanted)
+
+
+def speed(messages: list[Message]) -> tuple[float, float]:
+    """(milliseconds for 1,000 messages, ratio to one pass of orjson over them) of a compaction without its model call."""
+    lines = [orjson.dumps(message) for message in messages]
+    started = time.perf_counter()
+    for line in lines:
+        orjson.loads(line)
+    parsing = time.perf_counter() - started
+    with Session.ephemeral({"model": "lossy"}) as session:
+        for message in messages:
+            session.append({"type": "message", "message": message})
+        limits = limits_for(estimate_messages(messages) // 2, "bench")
+        compactor = Compactor(session, LOSSY, limits, (), lambda event: None)
+        started = time.perf_counter()
+        compactor.now(strategy="raw_fallback")
+        taken = time.perf_counter() - started
+    return taken * 1e6 / len(messages), taken / parsing
+
+
+def on_server(url: str, name: str) -> Summariser:
+    """A real model as the summariser, on any chat-completions server (the key from OPENAI_API_KEY)."""
+    from agent.client import ChatClient
+    from agent.providers import Target
+
+    client = ChatClient(Target("", url, name, os.environ.get("OPENAI_API_KEY", "")))
+
+    def write(messages: list[Message], cap: int) -> str:
+        order = messages[-1] or {"role": "user", "content": instruction(cap, 8192)}
+        request = Request([*messages[:-1], order], max_tokens=cap, temperature=0.0, purpose="summary", call_tools=False)
+        try:
+            return text_of(client.complete(request, lambda delta: None).message)
+        except AgentError:
+            return ""
+
+    return Summariser(name, write)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sessions")
-    parser.add_argument("--probes")
+    parser.add_argument("--sessions", help="folder of sessions")
+    parser.add_argument("--probes", help="folder of questions about them")
+    parser.add_argument("--url", help="a chat-completions server that summarises, with --model")
+    parser.add_argument("--model", default="model")
     options = parser.parse_args()
-    write = sys.stdout.write
-    for model in (LOSSY, FAITHFUL, *HOSTILE):
-        started = time.perf_counter()
-        write(f"\nplanted facts, summariser {model.name}\n")
-        for name, kinds in planted(options.seed, model).items():
-            answered = sum(a for a, _, _ in kinds.values())
-            asked = sum(q for _, q, _ in kinds.values())
-            ratio = sum(r for _, _, r in kinds.values()) / len(kinds)
-            lost = ", ".join(f"{kind} {a}/{q}" for kind, (a, q, _) in kinds.items() if a < q)
-            write(f"  {name:24} {answered:3}/{asked}  ratio {ratio:.2f}  lost: {lost or 'nothing'}\n")
-        write(f"  ({time.perf_counter() - started:.1f} s)\n")
+    models = (on_server(options.url, options.model),) if options.url else (LOSSY, FAITHFUL, *HOSTILE)
+    for model in models:
+        _show_planted(options.seed, model)
     if options.probes and options.sessions:
-        write("\nprobes on real sessions, summariser lossy, window a quarter of the session\n")
-        for name, found in on_real(options.sessions, options.probes, LOSSY).items():
-            answered, asked = sum(a for a, _, _ in found.values()), sum(q for _, q, _ in found.values())
-            size = sum(t for _, _, t in found.values())
-            each = " ".join(f"{a}/{q}:{t}" for a, q, t in found.values())
-            write(f"  {name:24} {answered:3}/{asked} = {answered / asked:.0%}  {size} tokens  {each}\n")
+        _show_real(options.sessions, options.probes, models[0])
+    kept, asked = chained(10, LOSSY)
+    sys.stdout.write(f"\nuser-typed facts, constraints and a pin after 10 compactions: {kept}/{asked}\n")
+    for case in all_cases(options.seed):
+        if case.kind in ("ten hops", "noise", "tool state"):
+            each, ratio = speed(case.messages * 8)
+            sys.stdout.write(f"{each:.0f} ms for 1,000 messages of {case.kind}, {ratio:.0f} x orjson\n")
+
+
+def _show_planted(seed: int, model: Summariser) -> None:
+    sys.stdout.write(f"\nplanted facts, summariser {model.name}\n")
+    for name, kinds in planted(seed, model).items():
+        answered, asked = sum(a for a, _, _ in kinds.values()), sum(q for _, q, _ in kinds.values())
+        ratio = sum(r for _, _, r in kinds.values()) / len(kinds)
+        lost = ", ".join(f"{kind} {a}/{q}" for kind, (a, q, _) in kinds.items() if a < q)
+        sys.stdout.write(f"  {name:24} {answered:3}/{asked}  ratio {ratio:.2f}  lost: {lost or 'nothing'}\n")
+
+
+def _show_real(sessions: str, probes: str, model: Summariser) -> None:
+    sys.stdout.write(f"\nprobes on real sessions, summariser {model.name}, window a quarter of the session\n")
+    for name, found in on_real(sessions, probes, model).items():
+        answered, asked = sum(a for a, _, _ in found.values()), sum(q for _, q, _ in found.values())
+        each = " ".join(f"{a}/{q}:{t}" for a, q, t in found.values())
+        size = sum(t for _, _, t in found.values())
+        sys.stdout.write(f"  {name:24} {answered:3}/{asked} = {answered / asked:.0%}  {size} tokens  {each}\n")
 
 
 if __name__ == "__main__":
