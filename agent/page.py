@@ -19,8 +19,6 @@ from agent.stats import Life, life
 from agent.story import event_line, story, title_of
 
 FOLDED = ("tool", "system", "summary")
-LONG = 60
-"""Lines of a message beyond which it is cut to a scrolling box."""
 
 
 def as_html(session: Session, lines: Lines | None = None) -> Iterator[str]:
@@ -104,19 +102,20 @@ def _event(entry: Entry, before: dict[int, Entry], after: Entry) -> str:
     tokens = entry.get("tokens")
     tokens = tokens if isinstance(tokens, dict) else {}
     sizes = [f"{t:,} tokens" if isinstance(t := tokens.get(key), int) else "" for key in ("before", "after_estimate")]
-    instead = _item(after) if after.get("summary") else "<li>no summary</li>"
+    instead = "old tool results became stubs" if entry.get("strategy") == "pruned" else "no summary"
+    instead = html.escape(text_of(after["message"])) if after.get("summary") else instead
     kept = entry.get("kept")
-    instead += f"<li>{kept} messages kept word for word</li>" if isinstance(kept, int) else ""
+    more = f", {kept} kept word for word" if isinstance(kept, int) else ""
     return (
         f'<div class="compaction" id="e{entry["n"]}"><p>{line}</p><div class="sides">'
         f"<details><summary>before: {len(gone)} messages, {sizes[0]}</summary><ul>{items}</ul></details>"
-        f"<details open><summary>after: about {sizes[1]}</summary><ul>{instead}</ul></details></div></div>\n"
+        f"<details><summary>after: about {sizes[1]}{more}</summary><pre>{instead}</pre></details></div></div>\n"
     )
 
 
 def _item(entry: Entry) -> str:
     """A message in one line, linked."""
-    text = one_line(text_of(entry["message"])[:160]) or ", ".join(call.name for call in tool_calls(entry["message"]))
+    text = one_line(text_of(entry["message"])[:90]) or ", ".join(call.name for call in tool_calls(entry["message"]))
     role = "summary" if entry.get("summary") else str(entry["message"]["role"])
     return f'<li><a href="#n{entry["n"]}">{html.escape(role)} · {entry["n"]}</a> {html.escape(text)}</li>'
 
@@ -151,7 +150,7 @@ details summary { cursor: pointer; color: var(--dim); overflow-wrap: anywhere } 
 .compaction p { margin: 0 0 .5rem; color: var(--trigger) } .compaction ul { margin: .25rem 0; padding-left: 1.2rem }
 .sides { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; font-size: .85rem; overflow-wrap: anywhere }
 @media (max-width: 40rem) { .sides { grid-template-columns: 1fr } }
-.sides details { max-height: 20rem; overflow: auto } a { color: var(--bar) }
+.sides ul { max-height: 20rem; overflow: auto } a { color: var(--bar) }
 input { font: inherit; width: 100%; box-sizing: border-box; padding: .4rem .6rem; background: var(--back);
   color: inherit; border: 1px solid var(--line); border-radius: 6px }
 .find { position: sticky; top: 0; background: var(--back); padding: .5rem 0; z-index: 1; display: flex; gap: 1rem;
@@ -181,9 +180,10 @@ find.addEventListener("input", () => {
     d.open = wanted !== "" && d.textContent.toLowerCase().includes(wanted);
   count.textContent = wanted ? shown + " of " + all.length : "";
 });
-addEventListener("hashchange", () => {
+const unfold = () => {
   const there = document.getElementById(location.hash.slice(1));
-  const folded = there && there.querySelector(":scope > details"); if (folded) folded.open = true;
-});
+  if (there) for (const d of there.querySelectorAll("details:not(.call)")) d.open = true;
+};
+addEventListener("hashchange", unfold); unfold();
 </script></body></html>
 """

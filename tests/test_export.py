@@ -108,7 +108,7 @@ def test_the_page_stands_alone_and_nothing_stored_acts_in_it(session: Session) -
     assert "prefers-color-scheme: dark" in page
     assert '<section class="tool" id="n5"><h2><a href="#n5">tool · 5</a>' in page
     assert '<summary>before: 4 messages, 900 tokens</summary><ul><li><a href="#n1">user · 1</a>' in page
-    assert '<summary>after: about 90 tokens</summary><ul><li><a href="#n9">summary · 9</a> a summary</li>' in page
+    assert "<summary>after: about 90 tokens, 2 kept word for word</summary><pre>a summary</pre>" in page
 
 
 def test_every_form_of_every_oddity(tmp_path: Path) -> None:
