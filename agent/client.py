@@ -304,7 +304,7 @@ class _Completion:
     def _overflowed(self, error: ContextOverflow) -> bool:
         """Learn the window; and where only the output asked for is too large, ask for less. False: compact."""
         client = self.client
-        if error.limit is not None and error.limit >= 256:
+        if error.limit is not None and error.limit >= 512:
             client._learn(**{"max_input" if error.limit_is_input else "window": error.limit})
         if error.limit is None or error.limit_is_input:
             return False

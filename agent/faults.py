@@ -10,7 +10,8 @@ behind 429. Which kind it is, `agent.kinds` decides; what follows from a kind st
     field_limit        one field too long                      tool_history    the conversation's shape was refused
     tool_output        the model wrote a bad call              schema          a tool's schema was refused
     media              an image or file                        content_filter  refused for what it says
-    overloaded, server, timeout, connection, html (a page instead of an answer), empty, bad_request
+    overloaded, server, timeout, connection, html (a page instead of an answer), garbled (text instead), empty,
+    bad_request
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ _SAYS: dict[str, tuple[str, str]] = {
     "timeout": ("The server took too long", "Run the command again; AGENT_FIRST_BYTE_TIMEOUT sets how long to wait"),
     "connection": ("The connection failed", "Check the base URL and the network: agent doctor"),
     "html": ("A web page came instead of an answer", "Check the base URL (it usually ends in /v1) and the proxy"),
+    "garbled": ("What came is no answer of a chat-completions server", "Check the base URL (it usually ends in /v1)"),
     "empty": ("The server answered with nothing", "Check the base URL: agent doctor"),
     "bad_request": ("The server refuses this request", "--debug shows the whole answer"),
 }

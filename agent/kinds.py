@@ -219,6 +219,10 @@ def _status_kind(status: int | None, reading: Reading) -> str:
         return "bad_request"
     if status in _BY_STATUS:
         return _BY_STATUS[status]
+    if _TIMEOUT.search(text) and (status is None or status == 200 or status >= 500):
+        return "timeout"
+    if status == 200 and reading.prose:
+        return "garbled"
     if status is None or status == 200 or status >= 500:
-        return "timeout" if _TIMEOUT.search(text) else "server"
+        return "server"
     return "bad_request"

@@ -38,6 +38,8 @@ class Reading:
     loc: str = ""
     page: bool = False
     title: str = ""
+    prose: bool = False
+    """The body was plain text, neither JSON nor a page."""
 
 
 def read_body(body: Any) -> Reading:
@@ -47,12 +49,14 @@ def read_body(body: Any) -> Reading:
         value: Any = loads(text.encode()) if text[:1] in ("{", "[", '"') else None
     else:
         value, text = body, body if isinstance(body, str) else ""
+    prose = False
     if isinstance(value, str):
         value, text = (loads(value.encode()) if value.lstrip()[:1] in ("{", "[") else None), value
     if value is None:
         if text.lstrip()[:1] == "<":
             return _read_page(text)
         value = {"message": text} if text else {}
+        prose = isinstance(body, (bytes, bytearray))
     pairs = list(_walk(value, "", 0))
     texts = [t for k, t in pairs if isinstance(t, str) and k not in _CODE_KEYS | {"loc"} and t.strip()]
     codes = " ".join(str(v) for k, v in pairs if k in _CODE_KEYS and not isinstance(v, bool)).lower()
@@ -66,7 +70,7 @@ def read_body(body: Any) -> Reading:
     said = next((named[k] for k in _SHOWN_FIRST if k in named), texts[0] if texts else "")
     loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
     titled = [str(v) for k, v in pairs if k == "title"]
-    return Reading("\n".join([*texts, *titled]).lower(), codes, typed, " ".join(said.split()), loc)
+    return Reading("\n".join([*texts, *titled]).lower(), codes, typed, " ".join(said.split()), loc, prose=prose)
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:

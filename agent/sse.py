@@ -143,6 +143,10 @@ class EventReader:
         return [self._event(name, data)]
 
     def _event(self, name: str, data: bytes) -> Event:
+        if data[:1] == b"{":
+            value = loads(data)
+            self.damaged += value is None
+            return Event(name, data, value)
         while data.startswith(b"data:"):  # a proxy that framed it twice
             data = data[5:].lstrip()
         if data.strip().upper() == b"[DONE]":

@@ -133,7 +133,7 @@ class Assembler:
     def _plain(self, event: Event) -> list[Delta] | None:
         """The short way for what nearly every event is: one piece of text and nothing else. None for all others."""
         value = event.value
-        if event.name or type(value) is not dict or value.keys() & _NOT_PLAIN or not self._think.open:
+        if event.name or type(value) is not dict or not _NOT_PLAIN.isdisjoint(value) or self._think.state != "after":
             return None
         choices = value.get("choices")
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
@@ -234,33 +234,29 @@ class Assembler:
 
 
 class _ThinkTags:
-    """Moves a leading <think>...</think> of the content to the reasoning, however it is split."""
+    """Moves a leading <think>...</think> of the content to the reasoning, however it is split. `state` is "start",
+    "inside", "trim" (space after the end) and "after", when all that comes is text."""
 
     def __init__(self) -> None:
-        self._state = "start"
+        self.state = "start"
         self._buffer = ""
         self._close = ""
 
-    @property
-    def open(self) -> bool:
-        """Whether all that comes now is text."""
-        return self._state == "after"
-
     def split(self, text: str) -> list[tuple[str, str]]:
-        if self._state == "after":
+        if self.state == "after":
             return [("text", text)]
         self._buffer += text
-        if self._state == "start":
+        if self.state == "start":
             opened = re.match(_THINK, self._buffer)
             if not opened:
                 return [] if _may_open(self._buffer) else self._leave()
             self._close = f"</{opened[1]}>"
             self._buffer = self._buffer[opened.end() :]
-            self._state = "inside"
-        if self._state == "inside":
+            self.state = "inside"
+        if self.state == "inside":
             thought, mark, rest = self._buffer.partition(self._close)
             if mark:
-                self._state, self._buffer = "trim", rest
+                self.state, self._buffer = "trim", rest
                 return [(k, v) for k, v in (("reasoning", thought), *self.split("")) if v]
             keep = next((n for n in range(len(self._close) - 1, 0, -1) if thought.endswith(self._close[:n])), 0)
             shown, self._buffer = thought[: len(thought) - keep], thought[len(thought) - keep :]
@@ -270,12 +266,12 @@ class _ThinkTags:
 
     def rest(self) -> list[tuple[str, str]]:
         """What is still held when the answer ends."""
-        kind = "reasoning" if self._state == "inside" else "text"
+        kind = "reasoning" if self.state == "inside" else "text"
         held, self._buffer = self._buffer, ""
         return [(kind, held)] if held else []
 
     def _leave(self) -> list[tuple[str, str]]:
-        self._state = "after"
+        self.state = "after"
         return self.rest()
 
 

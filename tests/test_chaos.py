@@ -17,7 +17,7 @@ import pytest
 from server import ScriptedServer, Wire, calls, check_messages, text
 from wiring import asking
 
-from agent.compaction import Compactor
+from agent.gate import Gate
 from agent.errors import AgentError, Exit
 from agent.loop import Turn
 from agent.session import Session
@@ -98,7 +98,7 @@ def run_schedule(seed: int, place: Path) -> tuple[int, bool, Pen]:
     with ScriptedServer(script) as server, Session.create(str(place), {"cwd": "/", "model": "scripted"}) as session:
         asked = asking(server, first_byte_timeout=0.1, stall_timeout=0.1)
         box = Toolbox([pen], ToolContext("/", ["/"], session.files_dir), Permissions(yolo=True))
-        compactor = Compactor(session, asked.client, limits_for(100_000, "flag"), box.schemas(), asked.events.append)
+        compactor = Gate(session, asked.client, limits_for(100_000, "flag"), box.schemas(), asked.events.append)
         turn = Turn(session, asked.client, box, compactor, asked.events.append, max_steps=4)
         try:
             done = turn.run("write it down")
