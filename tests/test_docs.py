@@ -285,6 +285,17 @@ def test_a_bug_report_asks_for_doctor() -> None:
     assert "`agent doctor`" in (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.md").read_text()
 
 
+def test_the_chinese_readme_is_in_step() -> None:
+    """The same headings, level by level, and the same code blocks, byte for byte. Else: python docs/blocks.py"""
+    source, translation = (ROOT / "README.md").read_text(), (ROOT / "README.zh-CN.md").read_text()
+    assert translation == script("blocks.py")["in_step"](source, translation)
+
+    def levels(text: str) -> list[str]:
+        return re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+
+    assert levels(source) == levels(translation)
+
+
 def test_the_exit_codes_in_readme_and_help_agree() -> None:
     from agent.errors import Exit
     from agent.options import EPILOGUE
