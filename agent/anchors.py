@@ -62,17 +62,22 @@ _KINDS = (
     ("quoted", r"`[^`\n]{2,80}`|《[^》\n]{1,40}》|「[^」\n]{1,40}」|『[^』\n]{1,40}』|【[^】\n]{1,40}】|“[^”\n]{1,60}”"
                r"|(?<!\w)\"[^\"\n]{2,60}\"(?!\w)"),
     ("name", rf"\b[A-Z][a-z]+(?: (?:of |the |de |and )?[A-Z][a-z]+)+|[{CJK}]{{1,8}}(?:·[{CJK}]{{1,10}})+"
-             r"|\b[A-Z]{3,}\b"),
+             r"|\b[A-Z]{3,}\b|(?<=[a-z,] )[A-Z][a-z]{2,}\b"),
 )
 _ANY = "|".join(f"(?P<{kind}{i}>{pattern})" for i, (kind, pattern) in enumerate(_KINDS))
 _ANCHOR = re.compile(rf"(?<!\w)(?=[^\s,;:!?()\[\]{{}}<>=，。、；：！？（）])(?:{_ANY})", re.ASCII)
 """No anchor starts inside a word or with a mark: said once in front, it saves trying every kind at every character."""
 _GROUPS = {f"{kind}{i}": kind for i, (kind, _) in enumerate(_KINDS)}
 
+_STATES = (
+    r"[:=：]",
+    r"\b(?:(?:is|are|was|were) (?:called|named|now)|(?:should|must|will|to) be|is|are|was|were|called|named|uses?)\b",
+    r"\b(?:set|chang\w+|renam\w+|switch\w+|mov\w+)\b[^.\n]{1,40}? to\b",
+    rf"(?<=[{CJK}\w》」”])(?:是|为|叫做?|改为|改成|换成|用的是|[生位属来自业住源]于|来自)",
+)
+"""What stands between a thing and its value."""
 _VALUE = re.compile(
-    rf"(?:[:=：]|\b(?:(?:is|are|was|were) (?:called|named|now)|is|are|was|were|called|named|uses?)\b|(?<=[{CJK}\w》」”])(?:是|为|叫做?|改为|改成|换成|用的是|[生位属来自业住源]于|来自))"
-    rf"[ \t]*[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})",
-    re.ASCII,
+    rf"(?:{'|'.join(_STATES)})[ \t]*[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})", re.ASCII
 )
 _HOLLOW = re.compile(
     r"什么|怎么|哪|不是|[吗呢]$|^(?:一[个种件]|我|你|他|她|它|这|那|很|最|非常|因为|自己)"

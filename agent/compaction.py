@@ -129,7 +129,7 @@ class Compactor:
         Raises: LimitError when nothing smaller is to be had.
         """
         size = self._size().tokens
-        if error.limit:
+        if error.limit and error.limit < self.limits.window:
             self.limits = self.limits.for_window(error.limit)
         if error.have:
             estimated = self._material().tokens(self._material().body) / self._material().ratio

@@ -52,7 +52,8 @@ FADING = 0.5
 OVERHEAD = 8
 """Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
 LEAST = 0.8
-"""What is worth less is not kept although there were room: a record is not the better for being full."""
+"""What tools gave back and is worth less is not kept although there were room: a record is not the better for being
+full. What the user said is kept while there is room."""
 NEARBY = 8
 """Statements of messages no farther apart share a line: a number for each would cost as much as a word."""
 
@@ -148,10 +149,10 @@ class _Choice:
 
     def gain(self, index: int) -> float:
         """What a statement would add for each token it costs."""
-        worth = self.priced[index][1]
+        statement, worth = self.priced[index]
         fresh = sorted((w for key, w in worth.items() if key not in self.told and key not in self.there), reverse=True)
         new = sum(w * FADING**place for place, w in enumerate(fresh))
-        return new / (self.costs[index] + OVERHEAD) if new >= LEAST else 0.0
+        return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
 
     def take_best(self) -> None:
         """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""

@@ -83,6 +83,10 @@ _ERROR_LINE = re.compile(
 FILE = "file"
 AGAIN = 0.3
 """Lines of a file that was read are worth this much of other results: the file can be read again."""
+OWN_WORDS = 1.0
+"""What a sentence of the user is worth that holds no fact: kept while there is room, the newest first."""
+SHORT = 12
+"""Bytes: a shorter one ("go on") says nothing by itself."""
 LONG = 160
 """Characters: a longer statement is cut to the parts around its anchors."""
 
@@ -185,7 +189,10 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
             start, end = (0, len(sentence)) if constraint else _telling(sentence, found)
             sentence = sentence[start:end]
             value = next((a.start - start for a in reversed(found) if a.kind == "value"), 0)
-            yield Statement(n, kind, sentence, _worth(found, WORTH[kind]), constraint, value)
+            worth = _worth(found, WORTH[kind])
+            if kind == USER and not worth and len(sentence.encode()) > SHORT:
+                worth = {anchors.fold(sentence): OWN_WORDS}
+            yield Statement(n, kind, sentence, worth, constraint, value)
         else:
             for piece, inside in _around(sentence, found):
                 yield Statement(n, kind, piece, _worth(inside, WORTH[kind]))

@@ -89,6 +89,7 @@ _THINGS = (
 _THINGS_ZH = ("数据库", "队列", "存储桶", "索引", "登录服务", "缓存集群", "审计日志", "图片库", "支付网关", "导出任务", "备份库", "发布分支")
 _BIRDS = ("heron", "falcon", "osprey", "wren", "kestrel", "plover", "ibis", "egret", "swift", "lark", "merlin", "avocet")
 _NAMES = ("Marta Lindqvist", "Tomas Okafor", "Ines Haddad", "Pavel Novak", "Aiko Tanabe", "Luca Moretti", "Sana Qureshi")
+_COLOURS = ("amber", "violet", "crimson", "ochre", "teal", "indigo", "russet", "ivory")
 _SURNAMES_ZH, _GIVEN_ZH = "赵钱孙李周吴郑王冯陈褚卫", "晓明建国丽华志强雨桐子涵浩然思远"
 
 
@@ -108,6 +109,8 @@ def _value(rng: random.Random) -> str:
         f"/srv/{bird}/{rng.choice(_BIRDS)}_{rng.randrange(100)}.toml",
         f"20{rng.randrange(20, 30)}-{rng.randrange(1, 13):02d}-{rng.randrange(1, 29):02d}",
         f"{bird.upper()}_{rng.randrange(1_000, 9_999)}",
+        rng.choice(_NAMES),
+        f"{rng.choice(_COLOURS)} {bird}",
     ))
 
 
@@ -116,6 +119,10 @@ _PHRASES = (
     "By the way, our {thing} is now {value}, please use that.",
     "The {thing} should be {value}.",
     "We use {value} for the {thing}.",
+    "After some back and forth we settled on {value} for the {thing}, so go with that.",
+    "Whenever you need the {thing}, take {value}.",
+    "{thing} - {value}, not the old one",
+    "Marta asked whether the {thing} could become {value} and I said yes.",
 )
 
 
