@@ -81,9 +81,10 @@ def life_text(title: str, figures: Life, lines: Lines, width: int, colour: bool)
     if not figures.steps:
         return [*told, "no answers yet"]
     guessed = sum(not step.reported for step in figures.steps)
-    about = f", {guessed} of {len(figures.steps)} sizes estimated" if guessed else ""
     told += ["", *draw(figures.steps, figures.folds, lines, width, colour=colour)]
-    told += ["", line(f"one bar a step, tokens of its prompt: █ new  ░ cached  ▼ compacted  ▲ undone{about}")]
+    told += ["", line("one bar a step, tokens of its prompt: █ new  ░ cached  ▼ compacted  ▲ undone")]
+    if guessed:
+        told.append(line(f"{guessed} of {len(figures.steps)} sizes were not reported and are estimated"))
     for fold in figures.folds:
         sizes = "" if fold.before is None else f": {fold.before:,} → about {fold.left or 0:,} tokens"
         why = f" ({fold.reason}, {fold.strategy})" if fold.strategy else ""
@@ -116,7 +117,9 @@ def import_sessions(
     importer = Importer(store_of(session_dir), tool=tool, dry_run=dry_run, force=force)
     taken, refused = 0, ""
     for path in files:
-        for outcome in importer.take(path, meter(path)):
+        progress = Meter(path)
+        for outcome in importer.take(path, progress):
+            progress.clear()
             if json:
                 out_json(outcome.as_json(dry_run))
             if outcome.refused:
@@ -135,21 +138,19 @@ def import_sessions(
         raise SessionError(f"nothing was imported: {refused}" if len(files) == 1 else "nothing was imported")
 
 
-def meter(path: str) -> Any:
-    """Shows how far a long file is, on a terminal: a function of (bytes done, bytes in all)."""
-    shown = -1
+class Meter(Progress):
+    """How far a long file is, in percent."""
 
-    def show(done: int, of: int) -> None:
-        nonlocal shown
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._name, self._percent = os.path.basename(path)[:40], -1
+
+    def __call__(self, done: int, of: int) -> None:
+        """`done` of `of` bytes."""
         percent = 100 * done // of if of else 100
-        if of < SHOWN_FROM or percent == shown or not sys.stderr.isatty():
-            return
-        shown = percent
-        end = "\r\x1b[K" if done >= of else ""
-        sys.stderr.write(f"\r{os.path.basename(path)[:40]}: {percent} %{end}")
-        sys.stderr.flush()
-
-    return show
+        if of >= SHOWN_FROM and percent > self._percent and sys.stderr.isatty():
+            self._percent = percent
+            self._write(f"{self._name}: {percent} %")
 
 
 def stats(

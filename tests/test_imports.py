@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -566,6 +569,21 @@ def test_an_imported_session_is_compacted_and_taken_back(agent: Runner, home: Pa
     agent("sessions", "undo", id)
     view = json.loads(agent("sessions", "replay", id, "--json").out)["messages"]
     assert view[: len(json.loads(before)["messages"]) - 1] == json.loads(before)["messages"][:-1]
+
+
+def test_a_long_import_shows_how_far_it_is_on_a_terminal_only(agent: Runner, tmp_path: Path) -> None:
+    """In percent, wiped before the result is printed, without escapes; nothing of it on a pipe."""
+    said = {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "x" * 50_000}}
+    path = lines(tmp_path / "long.jsonl", *[said] * 100)
+    assert agent("sessions", "import", "--dry-run", str(path)).err == ""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "agent", "sessions", "import", "--dry-run", str(path)]
+    subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=theirs, stdin=theirs, cwd=tmp_path, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 65536)
+    os.close(ours)
+    assert re.match(rb"\r\rlong.jsonl: \d+ %\r", shown)
+    assert (shown.endswith(b" \r"), b"\x1b" in shown) == (True, False)
 
 
 # ---- anything at all ----

@@ -213,8 +213,9 @@ def test_stats_of_one_session(agent: Runner, store: str) -> None:
         "window 200 (CONTEXT_WINDOW), trigger 150",
     ]
     assert lines[4].startswith(" window 200 ┤──")
-    assert lines[-3:] == [
-        "one bar a step, tokens of its prompt: █ new  ░ cached  ▼ compacted  ▲…",
+    assert lines[-4:] == [
+        "tokens of each step's prompt: █ new ░ cached ▼ compacted ▲ undone",
+        "1 of 4 sizes were not reported and are estimated",
         "▼ compacted after step 2: 900 → about 90 tokens (manual, window_plus_…",
         "▲ undone after step 3",
     ]
