@@ -82,7 +82,7 @@ def life_text(title: str, figures: Life, lines: Lines, width: int, colour: bool)
         return [*told, "no answers yet"]
     guessed = sum(not step.reported for step in figures.steps)
     told += ["", *draw(figures.steps, figures.folds, lines, width, colour=colour)]
-    told += ["", line("one bar a step, tokens of its prompt: █ new  ░ cached  ▼ compacted  ▲ undone")]
+    told += ["", line("tokens of each step's prompt: █ new ░ cached ▼ compacted ▲ undone")]
     if guessed:
         told.append(line(f"{guessed} of {len(figures.steps)} sizes were not reported and are estimated"))
     for fold in figures.folds:

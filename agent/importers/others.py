@@ -1,6 +1,6 @@
 """aider, Gemini CLI and Copilot CLI: three small formats.
 
-    aider    `.aider.chat.history.md`: lines that start with "#### " are the person's, "> " the program's, the rest is
+    aider    `.aider.chat.history.md`, in the directory it ran in: lines that start with "#### " are the person's, "> " the program's, the rest is
              the answer; "# aider chat started at TIME" begins a run. All runs of a file are one conversation, as
              `aider --restore-chat-history` has it.
     gemini   a header {sessionId, projectHash, ...}, then records {id, type: user|gemini, content, toolCalls} and
@@ -13,6 +13,7 @@ Left out: what the programs said of themselves, thoughts, permissions, usage.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +30,7 @@ _STARTED = re.compile(re.escape(AIDER_START) + r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d
 
 def read_aider(source: Source) -> Iterator[Conversation]:
     """The one conversation of a history file."""
-    conversation = Conversation("aider")
+    conversation = Conversation("aider", cwd=os.path.dirname(os.path.abspath(source.path)))
     at, who, said = "", "", list[str]()
     for line in source.text().split("\n"):
         started = _STARTED.match(line)
