@@ -43,6 +43,10 @@ WEIGHTS = {
 
 CJK = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 
+_UNITS = (
+    r"ms|s|sec(?:ond)?s?|min(?:ute)?s?|h|hours?|days?|weeks?|months?|years?|[kKMGT]i?B|bytes?|[kcm]?m|k?g|[kMG]?Hz|px"
+    r"|EUR|USD|GBP|CNY|JPY|dollars?|euros?|percent|tokens?|lines?|times|people|users?|rows?"
+)
 _KINDS = (
     ("url", r"\b(?:https?|ftp|ssh|git)://[^\s<>\"'`（）【】，。；)\]}]+|\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     ("code", r"\b\w{2,12}\{[^{}\n]{3,80}\}"),  # flag{...}: a word that wraps a secret
@@ -58,15 +62,16 @@ _KINDS = (
     ("code", r"\b[A-Z]{2,}[-_]?\d{2,}[\w-]*|\b(?=[A-Z0-9]*\d)(?=\d*[A-Z])[A-Z0-9]{5,12}\b|#\d{2,}"),
     ("identifier", r"\b[A-Za-z]\w*_\w+|\b[A-Za-z]?[a-z]+(?:[A-Z][a-z0-9]+)+"
                    r"|\b[A-Za-z]+(?:-[A-Za-z0-9]+)*-\d[\w-]*|(?<![\w-])--[a-z][a-z-]{2,}|\b[A-Za-z]+\d\w*"),
-    ("quantity", rf"[$¥€£]?\b\d[\d,]*(?:\.\d+)?(?:-\d[\d-]*)?(?:\s?(?:%|[A-Za-zµ]{{1,4}}\b|[{CJK}]{{1,3}}))?"),
+    ("quantity", rf"[$¥€£]?\b\d[\d,]*(?:\.\d+)?(?:-\d[\d-]*)?(?:%|[A-Za-zµ]{{1,4}}\b|\s?[{CJK}]{{1,3}}|\s(?:{_UNITS})\b)?"),
     ("quoted", r"`[^`\n]{2,80}`|《[^》\n]{1,40}》|「[^」\n]{1,40}」|『[^』\n]{1,40}』|【[^】\n]{1,40}】|“[^”\n]{1,60}”"
                r"|(?<!\w)\"[^\"\n]{2,60}\"(?!\w)"),
     ("name", rf"\b[A-Z][a-z]+(?: (?:of |the |de |and )?[A-Z][a-z]+)+|[{CJK}]{{1,8}}(?:·[{CJK}]{{1,10}})+"
              r"|\b[A-Z]{3,}\b|(?<=[a-z,] )[A-Z][a-z]{2,}\b"),
 )
 _ANY = "|".join(f"(?P<{kind}{i}>{pattern})" for i, (kind, pattern) in enumerate(_KINDS))
-_ANCHOR = re.compile(rf"(?<!\w)(?=[^\s,;:!?()\[\]{{}}<>=，。、；：！？（）])(?:{_ANY})", re.ASCII)
-"""No anchor starts inside a word or with a mark: said once in front, it saves trying every kind at every character."""
+_PLAIN = r"[a-z]+(?:[\s,;!?)]|\.(?:\s|$)|$)"
+_ANCHOR = re.compile(rf"(?<!\w)(?!{_PLAIN})(?=[^\s,;:!?()\[\]{{}}<>=，。、；：！？（）])(?:{_ANY})", re.ASCII)
+"""No anchor starts inside a word, with a mark, or with a plain word: said once in front, it saves trying every kind."""
 _GROUPS = {f"{kind}{i}": kind for i, (kind, _) in enumerate(_KINDS)}
 
 _STATES = (

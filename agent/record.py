@@ -132,7 +132,8 @@ class _Choice:
         self.costs = [statement.cost for statement in gathered.statements]
         self.left = budget
         self.chosen: dict[int, Statement] = {}
-        self.told: set[str] = set()
+        standing = gather([{"message": {"role": "user", "content": present}}]).statements
+        self.told = {key for statement in standing for key in statement.worth}
         self.there = anchors.fold(present)
 
     def take(self, index: int, most: int) -> int:
@@ -150,7 +151,7 @@ class _Choice:
     def gain(self, index: int) -> float:
         """What a statement would add for each token it costs."""
         statement, worth = self.priced[index]
-        fresh = sorted((w for key, w in worth.items() if key not in self.told and key not in self.there), reverse=True)
+        fresh = sorted((w for key, w in worth.items() if key not in self.told), reverse=True)
         new = sum(w * FADING**place for place, w in enumerate(fresh))
         return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
 
@@ -162,6 +163,7 @@ class _Choice:
             index = heapq.heappop(heap)[1]
             if self.costs[index] > self.left:
                 continue
+            self.told.update(key for key in self.priced[index][1] if key in self.there)
             now = self.gain(index)
             if now > 0 and heap and -now > heap[0][0] + 1e-9:
                 heapq.heappush(heap, (-now, index))

@@ -103,18 +103,18 @@ def chained(hops: int, model: Summariser) -> tuple[int, int]:
 def speed(messages: list[Message]) -> tuple[float, float]:
     """(milliseconds for 1,000 messages, ratio to one pass of orjson over them) of a compaction without its model call."""
     lines = [orjson.dumps(message) for message in messages]
-    started = time.perf_counter()
+    started = time.process_time()
     for line in lines:
         orjson.loads(line)
-    parsing = time.perf_counter() - started
+    parsing = time.process_time() - started
     with Session.ephemeral({"model": "lossy"}) as session:
         for message in messages:
             session.append({"type": "message", "message": message})
         limits = limits_for(estimate_messages(messages) // 2, "bench")
         compactor = Compactor(session, LOSSY, limits, (), lambda event: None)
-        started = time.perf_counter()
+        started = time.process_time()
         compactor.now(strategy="raw_fallback")
-        taken = time.perf_counter() - started
+        taken = time.process_time() - started
     return taken * 1e6 / len(messages), taken / parsing
 
 
