@@ -12,6 +12,7 @@ from agent import summary, tokens
 from agent.errors import APIError, AuthError, ContextOverflow, LimitError, StorageError, TemporaryError
 from agent.events import Compacted, Compacting, NotCompacted
 from agent.messages import Usage
+from agent.wire import encode_messages, prepare_for_wire
 
 SMALL_TALK = sections("fine", "Small talk about everything and nothing at all")
 FACTS = ("phoenix", "1.26", "read_file", "write_file")
@@ -438,3 +439,46 @@ def test_a_later_summary_is_told_to_update_the_earlier_one_and_speaks_for_all_me
     assert "record of earlier messages" in made.model.requests[-1].messages[-1]["content"] or len(
         made.model.requests[-1].messages
     ) == 2
+
+
+def test_between_compactions_each_request_begins_with_the_bytes_of_the_one_before() -> None:
+    """A prompt cache holds: over a long conversation the sent bytes change only where a compaction is reported."""
+    made = talk(Writer([reply(SMALL_TALK)]), window=3000, tools=[READ])
+    last, broken = b"", 0
+    for turn in range(30):
+        made.say("user", f"Question {turn}: " + "what do you make of it all then " * 12)
+        made.compactor.make_room()
+        sent = encode_messages(prepare_for_wire(made.session.view()))[:-1]
+        broken += not sent.startswith(last)
+        last = sent
+        made.act(f"src/{turn}.py", "value = 1\n" * 20)
+        made.answer("Well, one could say this or that about it.")
+    assert broken == made.told().count("Compacted") > 1
+
+
+def test_a_summary_model_with_a_smaller_window_gets_what_fits_it() -> None:
+    cheap = Writer([reply(SMALL_TALK)], name="cheap", window=1200)
+    made = talk(window=8000, summary_model=cheap)
+    chatter(made, 40)
+    assert made.compactor.make_room()
+    assert made.record()["model"] == "writer" and made.model.requests == []
+    assert all(tokens.estimate_messages(r.messages) + (r.max_tokens or 0) <= 1200 for r in cheap.requests)
+
+
+def test_an_overflow_with_a_limit_above_ours_does_not_raise_the_window() -> None:
+    made = talk(window=4000)
+    chatter(made, 30)
+    compactor = made.compactor
+    compactor.after_overflow(ContextOverflow("too long", have=9000, limit=8192), 1)
+    assert compactor.limits.window == 4000
+
+
+def test_what_a_compaction_does_not_know_survives_it() -> None:
+    """Entries of unknown types and unknown keys of kept entries come through the rewrite."""
+    made = talk()
+    made.session.append({"type": "bookmark", "text": "here"})
+    chatter(made, 30)
+    made.say("user", "Next?", mood="curious")
+    assert made.compactor.make_room()
+    assert [e["text"] for e in made.session.entries if e["type"] == "bookmark"] == ["here"]
+    assert made.session.entries[-1]["mood"] == "curious"
