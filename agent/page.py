@@ -140,7 +140,8 @@ h1 { font-size: 1.5rem; margin: 0 } .facts { color: var(--dim); margin: .25rem 0
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; font: inherit }
 details pre { font: 13px/1.45 ui-monospace, monospace; max-height: 30rem; overflow: auto; background: var(--code);
   padding: .5rem .75rem; border-radius: 6px } code { font: 13px ui-monospace, monospace }
-section { border-top: 1px solid var(--line); padding: .6rem .75rem } .user { background: var(--user) }
+section { border-top: 1px solid var(--line); padding: .6rem .75rem; content-visibility: auto;
+  contain-intrinsic-size: auto 6rem } .user { background: var(--user) }
 .summary { background: var(--sum) } h2 { font-size: .8rem; margin: 0; color: var(--dim); display: flex; gap: 1rem }
 h2 a { color: inherit; text-decoration: none } h2 time { font-weight: 400; margin-left: auto }
 section:target, .compaction:target { outline: 2px solid var(--bar) }

@@ -280,3 +280,12 @@ def test_a_session_without_answers_has_no_picture(agent: Runner, tmp_path: Path)
         session.append(user("hello"))
     assert agent("sessions", "stats", ID, AGENT_SESSION_DIR=store).out.splitlines()[-1] == "no answers yet"
     assert Life().steps == []
+
+
+def test_the_page_has_the_same_picture(agent: Runner, store: str) -> None:
+    """Bars, both lines and both marks, with the window that holds here."""
+    page = agent("sessions", "export", ID, "--format", "html", AGENT_SESSION_DIR=store, CONTEXT_WINDOW="200").out
+    assert page.count('<rect class="bar"') == 4
+    assert page.count('<line class="window"') == page.count('<line class="trigger"') == 1
+    assert ">window 200</text>" in page and "window 200 (CONTEXT_WINDOW)" in page
+    assert page.count("▼</text>") == page.count("▲</text>") == 1

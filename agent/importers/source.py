@@ -6,6 +6,7 @@ Nothing is written and no lock is taken; a file that another program is still wr
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -88,7 +89,8 @@ def open_source(path: str, progress: Progress = lambda done, of: None, force: bo
         try:
             status = os.fstat(fd)
             if stat.S_ISDIR(status.st_mode):
-                raise Unreadable("it is a directory", f"Name the files: {path.rstrip('/')}/*")
+                every = f"find {shlex.quote(path)} -type f -exec agent sessions import {{}} +"
+                raise Unreadable("it is a directory", f"Name its files: {every}")
             if not stat.S_ISREG(status.st_mode):
                 raise Unreadable("it is no regular file", "Save it to a file first")
             head = os.read(fd, HEAD)
