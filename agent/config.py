@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agent.errors import ConfigError, UsageError
@@ -141,8 +140,7 @@ _BY_NAME = {option.name: option for option in OPTIONS}
 PROJECT_KEYS = ("deny", "sandbox", "max_steps", "tools")
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The merged values. Sizes are tokens, times seconds; None means "not set, decide later".
 
     `origin` maps a name to where its value came from: "flag", a variable's name, "session", a file's path, "default".
@@ -180,9 +178,9 @@ class Settings:
     color: str = "auto"
     tls: str = "bundled"
     """Whose certificates https trusts: certifi's, or the system's store. SSL_CERT_FILE and SSL_CERT_DIR beat both."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = {}
     """Short model names from the user's file."""
-    origin: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = {}
     overrides: tuple[str, ...] = ()
     """Sentences about flags or variables that override what the session froze."""
 

@@ -14,15 +14,14 @@ from typing import Any
 
 from agent import local, providers, windows
 from agent.client import ChatClient
-from agent.compaction import Compactor
 from agent.config import Settings, config_home
 from agent.errors import ConfigError
 from agent.events import Emit, Notice
+from agent.gate import Gate
 from agent.loop import Turn
 from agent.memory import Memory, default_path
 from agent.messages import Message, ToolCall, Usage
 from agent.providers import Target
-from agent.recall import search as recall_search
 from agent.session import Session
 from agent.tokens import Limits, estimate, limits_for
 from agent.tools import (
@@ -73,7 +72,7 @@ class Equipment:
     environ: Mapping[str, str]
     builtin: bool = False
     summary_client: ChatClient | None = None
-    compactor: Compactor = field(init=False)
+    compactor: Gate = field(init=False)
 
     def attach(self, session: Session, emit: Emit) -> None:
         """Give the tools and the compactor their session."""
@@ -82,10 +81,16 @@ class Equipment:
         context.files_dir = session.files_dir
         details = (entry.get("tool") for entry in session.entries)
         context.seen.update(seen_before(detail for detail in details if isinstance(detail, dict)))
-        context.recall = lambda query: recall_search(session, query, limit_tokens=context.result_cap)
+
+        def recall(query: str) -> str:
+            from agent.recall import search
+
+            return search(session, query, limit_tokens=context.result_cap)
+
+        context.recall = recall
         if session.meta.get("counts", {}).get("generation"):
             self.offer_recall()
-        self.compactor = Compactor(
+        self.compactor = Gate(
             session,
             self.client,
             self.limits,

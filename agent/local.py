@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.config import cache_home
 from agent.errors import ConfigError
@@ -39,8 +38,7 @@ THREE_WAYS = """Three ways on:
   export OPENAI_BASE_URL=http://127.0.0.1:8080/v1       any server that speaks chat completions"""
 
 
-@dataclass(frozen=True)
-class LocalServer:
+class LocalServer(NamedTuple):
     """A running server: its base URL, the key it asks for, and the model it serves. It ends with the process."""
 
     base_url: str

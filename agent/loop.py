@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.compaction import Compactor
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, LimitError
 from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished, ToolStarted, TurnFinished
+from agent.gate import Gate
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
 from agent.tokens import context_size
@@ -53,7 +53,7 @@ class Turn:
     session: Session
     model: Model
     toolbox: Toolbox
-    compactor: Compactor
+    compactor: Gate
     emit: Emit
     max_steps: int = 100
     max_tokens: int | None = None

@@ -7,7 +7,6 @@ record. No I/O, no decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 Message = dict[str, Any]
@@ -82,8 +81,7 @@ def text_of(message: Message) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One model call, before it is put into a provider's dialect.
 
     `max_tokens` caps the answer (tokens); None leaves it to the server. `purpose` is "task" for the user's own
@@ -100,8 +98,7 @@ class Request:
     """False: the tools are shown (so that the cached prefix stays) but none may be called."""
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """What went over the wire for one request: enough to show it again and prove it.
 
     `sha256` is over the bytes of the request's `messages` array (see `agent.wire`); `count` its length; `dialect` the
@@ -109,12 +106,11 @@ class Sent:
     """
 
     sha256: str
-    count: int
-    dialect: dict[str, Any] = field(default_factory=dict)
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of this
+    dialect: dict[str, Any] = {}  # noqa: RUF012  read only
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """One answer of a model.
 
     `complete` is False when the stream ended without a finish reason: then `error` says why (it may be a

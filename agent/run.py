@@ -8,34 +8,33 @@ screen's `finish` is called last, and the session is closed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent import archive, library, prompt
+from agent import library, prompt
 from agent.asking import asker
 from agent.config import Settings, load_settings, parse_seconds
 from agent.equipment import Equipment, equip, system_message
 from agent.errors import AgentError, DeniedError, Exit, SessionError, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
-from agent.jsonlines import JsonLines
 from agent.loop import Turn
 from agent.messages import Message
 from agent.options import INTRODUCTION
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
-from agent.structured import Shape
+
+if TYPE_CHECKING:
+    from agent.jsonlines import JsonLines
 
 COMPACT = "/compact"
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(NamedTuple):
     """What one command line asks for, besides settings (`flags`)."""
 
     words: list[str]
-    flags: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Any] = {}
     continue_id: str | None = None
     last: bool = False
     fork: bool = False
@@ -43,11 +42,11 @@ class Ask:
     no_session: bool = False
     wait: str | None = None
     system_file: str | None = None
-    file: list[str] = field(default_factory=list)
+    file: Sequence[str] = ()
     cd: str | None = None
     no_stdin: bool = False
     no_input: bool = False
-    pin: list[str] = field(default_factory=list)
+    pin: Sequence[str] = ()
     output: str | None = None
     schema: str | None = None
     format: str = "text"
@@ -69,8 +68,7 @@ class Ask:
             raise UsageError(f"--output-format is {form!r}, but it takes text, json or stream-json")
         if given.pop("no_tools"):
             given["tools"] = ""
-        own = {name: given.pop(name) for name in list(given) if name in cls.__dataclass_fields__}
-        own["file"], own["pin"] = own["file"] or [], own["pin"] or []
+        own = {name: given.pop(name) for name in list(given) if name in cls._fields}
         flags = {name: None if value is False else tuple(value) if isinstance(value, list) else value
                  for name, value in given.items()}  # fmt: skip
         return cls(words=words, flags=flags, format=form, **own)
@@ -81,9 +79,6 @@ class Ask:
         if self.continue_id is not None:
             return self.continue_id
         return "last" if self.last else None
-
-
-Screen = Text | JsonLines
 
 
 def run(ask: Ask, environ: Mapping[str, str]) -> int:
@@ -108,22 +103,23 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
     return int(code)
 
 
-@dataclass
 class Live:
     """What a run holds open, so that its end can close it wherever it failed."""
 
     session: Session | None = None
     turn: Turn | None = None
     finished: TurnFinished | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = Settings()
 
     def close(self) -> None:
         if self.session is not None:
             self.session.close()
 
 
-def make_screen(ask: Ask, environ: Mapping[str, str], out: Output, err: Output) -> Screen:
+def make_screen(ask: Ask, environ: Mapping[str, str], out: Output, err: Output) -> Text | JsonLines:
     if ask.format != "text":
+        from agent.jsonlines import JsonLines
+
         return JsonLines(out, err, partial=ask.include_partial_messages, once=ask.format == "json", resume="agent")
     word = ask.flags.get("color") or environ.get("AGENT_COLOR") or "auto"
     colour = wants_colour(word, environ, err.is_terminal())
@@ -139,7 +135,7 @@ def wants_colour(word: str, environ: Mapping[str, str], terminal: bool) -> bool:
     return bool(environ.get("FORCE_COLOR") or environ.get("CLICOLOR_FORCE")) or terminal
 
 
-def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> None:
+def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: Live) -> None:
     """Everything that may fail freely."""
     if ask.cd:
         _change_directory(ask.cd)
@@ -154,7 +150,11 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Screen, live: Live) -> N
     message = _read_prompt(ask, screen.emit)
     if is_compact_command(message) and not id:
         raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
-    shape = Shape(ask.schema) if ask.schema else None
+    shape = None
+    if ask.schema:
+        from agent.structured import Shape
+
+        shape = Shape(ask.schema)
     if id:
         live.session = _resume(ask, store, id)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
@@ -245,7 +245,9 @@ def _resume(ask: Ask, store: str, id: str) -> Session:
     if ask.no_session:
         raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
     if ask.fork:
-        id = archive.fork(store, id)
+        from agent.archive import fork
+
+        id = fork(store, id)
     session = Session.open(store, id, wait=_wait(ask))
     if ask.name and ask.name != session.meta.get("name"):
         session.rename(free_name(store, ask.name))

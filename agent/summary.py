@@ -336,7 +336,7 @@ def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
 def _updating(request: Request, earlier: str) -> Request:
     *before, last = request.messages
     text = f"<earlier_summary>\n{_inert(earlier)}\n</earlier_summary>\nUpdate it.\n\n{text_of(last)}"
-    return replace(request, messages=[*before, {**last, "content": text}])
+    return request._replace(messages=[*before, {**last, "content": text}])
 
 
 def _sum(one: Usage | None, two: Usage | None) -> Usage | None:

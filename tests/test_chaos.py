@@ -17,8 +17,8 @@ import pytest
 from server import ScriptedServer, Wire, calls, check_messages, text
 from wiring import asking
 
-from agent.gate import Gate
 from agent.errors import AgentError, Exit
+from agent.gate import Gate
 from agent.loop import Turn
 from agent.session import Session
 from agent.tokens import limits_for

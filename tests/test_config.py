@@ -119,7 +119,7 @@ def test_a_model_may_have_a_table_of_its_own(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('[models.x]\nmodle = 1', "there is no setting 'modle'"),
+        ("[models.x]\nmodle = 1", "there is no setting 'modle'"),
         ("modle = 1", "there is no setting 'modle'. Did you mean model?"),
         ("model = ", "is not TOML"),
         ("max_steps = 'many'", "is 'many', but it takes a whole number above zero"),
@@ -136,8 +136,8 @@ def test_a_bad_file_is_named(home: Path, text: str, says: str) -> None:
 
 
 def test_every_option_is_a_field() -> None:
-    """The table and the dataclass name the same settings."""
-    fields = set(Settings.__dataclass_fields__) - {"aliases", "origin", "overrides"}
+    """The table and the record name the same settings."""
+    fields = set(Settings._fields) - {"aliases", "origin", "overrides"}
     assert fields == {option.name for option in OPTIONS}
     defaults = Settings()
     assert {option.name: option.default for option in OPTIONS} == {name: getattr(defaults, name) for name in fields}

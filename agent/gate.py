@@ -1,0 +1,73 @@
+"""Whether the context has to be made smaller: what every turn asks, and nearly always with the answer no.
+
+So this module is small and quick, and `agent.compaction`, which is neither, is loaded at the first yes. The gate may
+say yes too often (the compactor looks again, and more closely), never too rarely. It does not know how a context is
+made smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ContextOverflow
+from agent.messages import Model, Schema
+from agent.session import Session
+from agent.tokens import Limits, context_size
+
+if TYPE_CHECKING:
+    from agent.compaction import Compactor
+
+NEAR = 0.75
+"""An estimate is trusted up to this share of the trigger; above it the compactor counts."""
+
+
+class Gate:
+    """A `Compactor` that is made when it is first needed. `more` is what its constructor takes beside these."""
+
+    def __init__(
+        self, session: Session, model: Model, limits: Limits, tools: Sequence[Schema], *more: Any, **named: Any
+    ) -> None:
+        self._session, self._model, self._limits, self._tools = session, model, limits, tools
+        self._more, self._named = more, named
+        self._compactor: Compactor | None = None
+
+    @property
+    def compactor(self) -> Compactor:
+        """The compactor itself."""
+        if self._compactor is None:
+            from agent.compaction import Compactor
+
+            self._compactor = Compactor(
+                self._session, self._model, self._limits, self._tools, *self._more, **self._named
+            )
+        return self._compactor
+
+    @property
+    def limits(self) -> Limits:
+        """What holds now: a window may have been learnt."""
+        return self._limits if self._compactor is None else self._compactor.limits
+
+    def make_room(self) -> bool:
+        """Before a request. True when the view changed. Raises: `LimitError`."""
+        return self._close() and self.compactor.make_room()
+
+    def after_turn(self) -> bool:
+        """After the final answer: the same."""
+        return self._close() and self.compactor.after_turn()
+
+    def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
+        """The server refused the context as too long. Raises: `LimitError`."""
+        self.compactor.after_overflow(error, attempt)
+
+    def now(self, **wishes: Any) -> dict[str, Any]:
+        """Compact because the user asks."""
+        return self.compactor.now(**wishes)
+
+    def _close(self) -> bool:
+        """Whether the size is near enough to what is allowed that the compactor must look."""
+        limits = self.limits
+        bound = limits.window if limits.trigger is None else limits.trigger
+        tools = self._tools if self._model.takes_tools else ()
+        size = context_size(self._session.meta, self._session.entries, self._model.name, tools)
+        return size.tokens >= (bound if size.reported else NEAR * bound)
