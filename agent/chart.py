@@ -71,6 +71,11 @@ def scale(steps: Sequence[Step], lines: Lines) -> tuple[int, list[tuple[str, int
     return max([largest, *(level for _, level in shown)]), shown
 
 
+def mark(fold: Fold) -> str:
+    """What points at a compaction: up where one was taken back."""
+    return "▲" if fold.kind == "undone" else "▼"
+
+
 # ---- in characters ----
 
 
@@ -123,7 +128,7 @@ def _marks(folds: Sequence[Fold], steps: int, count: int, each: int) -> str:
     """Under the first bar after each compaction; one behind the last bar where nothing followed."""
     marks = [" "] * (count * each + 1)
     for fold in folds:
-        marks[min(count, fold.after * count // max(1, steps)) * each] = "▲" if fold.undone else "▼"
+        marks[min(count, fold.after * count // max(1, steps)) * each] = mark(fold)
     return "".join(marks)
 
 
@@ -174,10 +179,10 @@ def svg(steps: Sequence[Step], folds: Sequence[Fold], lines: Lines) -> str:
         parts.append(f'<text x="{_LEFT - 8}" y="{_TALL - y + 4:.1f}" text-anchor="end">{html.escape(label)}</text>')
     for fold in folds:
         x = _LEFT + fold.after * len(found) / max(1, len(steps)) * each - (each - inside) / 2
-        name, word = ("undone", "undone") if fold.undone else ("fold", "compacted")
-        parts.append(f'<a href="#e{fold.n}"><title>{word}: entry {fold.n}</title><path class="{name}" ')
+        name = "undone" if fold.kind == "undone" else "fold"
+        parts.append(f'<a href="#e{fold.n}"><title>{fold.kind}: entry {fold.n}</title><path class="{name}" ')
         parts.append(f'd="M{x:.1f} 0V{_TALL}"/><text class="{name}" x="{x:.1f}" y="{_TALL + 18}">')
-        parts.append(f"{'▲' if fold.undone else '▼'}</text></a>")
+        parts.append(f"{mark(fold)}</text></a>")
     return "".join(parts) + "</svg>"
 
 

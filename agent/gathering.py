@@ -58,7 +58,7 @@ def life_json(session: Session, figures: Life, lines: Lines) -> dict[str, Any]:
     ]  # fmt: skip
     folds = [
         {
-            "n": f.n, "at": f.at, "after_step": f.after, "undone": f.undone, "tokens_before": f.before,
+            "n": f.n, "at": f.at, "after_step": f.after, "kind": f.kind, "tokens_before": f.before,
             "tokens_after": f.left, "reason": f.reason, "strategy": f.strategy, "archive": f.archive,
         }
         for f in figures.folds
@@ -69,7 +69,7 @@ def life_json(session: Session, figures: Life, lines: Lines) -> dict[str, Any]:
 
 def life_text(title: str, figures: Life, lines: Lines, width: int, colour: bool) -> list[str]:
     """The picture with its heading, its legend and one line for each compaction."""
-    from agent.chart import draw, fit
+    from agent.chart import draw, fit, mark
     from agent.render import visible
 
     def line(text: str) -> str:
@@ -88,8 +88,7 @@ def life_text(title: str, figures: Life, lines: Lines, width: int, colour: bool)
     for fold in figures.folds:
         sizes = "" if fold.before is None else f": {fold.before:,} → about {fold.left or 0:,} tokens"
         why = f" ({fold.reason}, {fold.strategy})" if fold.strategy else ""
-        mark, word = ("▲", "undone") if fold.undone else ("▼", "compacted")
-        told.append(line(f"{mark} {word} after step {fold.after}{sizes}{why}"))
+        told.append(line(f"{mark(fold)} {fold.kind} after step {fold.after}{sizes}{why}"))
     return told
 
 

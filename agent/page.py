@@ -46,13 +46,16 @@ def picture(figures: Life, lines: Lines) -> str:
     if not figures.steps:
         return ""
     totals = figures.totals
-    words = [f"{len(figures.steps)} answers", f"{len(figures.folds)} compactions" if figures.folds else ""]
+    made = sum(fold.kind == "compacted" for fold in figures.folds)
+    words = [f"{len(figures.steps)} answers", f"{made} compaction{'s' * (made != 1)}" if made else ""]
     if totals.prompt:
         share = f", {100 * totals.cached // totals.prompt} % cached" if totals.cached else ""
         words.append(f"{totals.prompt:,} tokens in{share}, {totals.completion:,} out")
     if lines.window:
         words.append(f"window {lines.window:,} ({lines.source})" if lines.source else f"window {lines.window:,}")
     legend = '<span class="key bar"></span> new <span class="key cached"></span> cached <b class="fold">▼</b> compacted'
+    if any(fold.kind == "undone" for fold in figures.folds):
+        legend += ' <b class="undone">▲</b> undone'
     caption = f"<figcaption>{html.escape(' · '.join(filter(None, words)))}<br>{legend}</figcaption>"
     return f"<figure>{svg(figures.steps, figures.folds, lines)}{caption}</figure>"
 
@@ -159,7 +162,8 @@ input { font: inherit; width: 100%; box-sizing: border-box; padding: .4rem .6rem
 figure { margin: 1rem 0 } figcaption { font-size: .8rem; color: var(--dim) } .chart { width: 100%; height: auto }
 .chart text { font: 11px system-ui, sans-serif; fill: var(--dim) } .chart .bar, .key.bar { fill: var(--bar) }
 .chart .cached { fill: var(--cached) } .chart line { stroke-width: 1.5 } .chart text.fold, b.fold { fill: var(--trigger);
-  color: var(--trigger) } .chart text.undone { fill: var(--bar) } .chart text.fold, .chart text.undone {
+  color: var(--trigger) } .chart text.undone, b.undone { fill: var(--bar);
+  color: var(--bar) } .chart text.fold, .chart text.undone {
   text-anchor: middle } .chart path { stroke: var(--trigger); stroke-dasharray: 2 3 } .chart path.undone {
   stroke: var(--bar) } .chart line.trigger { stroke: var(--trigger); stroke-dasharray: 6 4 }
 .chart line.window { stroke: var(--window) } .key { display: inline-block; width: .8em; height: .8em;

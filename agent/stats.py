@@ -42,14 +42,18 @@ class Step:
     cost: float | None
 
 
+KINDS = ("compacted", "undone", "redone")
+"""A compaction; one taken back; the taking back taken back."""
+
+
 @dataclass(frozen=True)
 class Fold:
-    """A compaction, or (`undone`) one taken back: it happened behind `after` steps."""
+    """What changed the context between steps: it happened behind `after` of them. `kind` is a word of `KINDS`."""
 
     n: int
     at: str
     after: int
-    undone: bool
+    kind: str
     before: int | None
     left: int | None
     reason: str
@@ -121,7 +125,7 @@ def life(entries: Iterable[Entry], *, shared: int = 0, price: Price = no_price) 
             _fold(found, entry, before, left, shared, price)
         elif entry["type"] == "undo":
             size += -saved[-1] if entry.get("redo") else saved[-1]
-            found.folds.append(_made(entry, len(found.steps), True, None, size))
+            found.folds.append(_made(entry, len(found.steps), None, size))
         elif entry["type"] == "message":
             if entry["message"]["role"] == "assistant":
                 _step(found, entry, size, shared, price)
@@ -142,7 +146,7 @@ def _step(found: Life, entry: Entry, size: int, shared: int, price: Price) -> No
 
 
 def _fold(found: Life, entry: Entry, before: int | None, left: int | None, shared: int, price: Price) -> None:
-    found.folds.append(_made(entry, len(found.steps), False, before, left))
+    found.folds.append(_made(entry, len(found.steps), before, left))
     if entry["n"] > shared:
         usage = usage_from_json(entry.get("usage"))
         for totals in (found.totals, found.day(str(entry.get("at") or ""))):
@@ -151,10 +155,10 @@ def _fold(found: Life, entry: Entry, before: int | None, left: int | None, share
                 totals.add(usage, price(str(entry.get("model") or ""), usage))
 
 
-def _made(entry: Entry, after: int, undone: bool, before: int | None, left: int | None) -> Fold:
+def _made(entry: Entry, after: int, before: int | None, left: int | None) -> Fold:
     words = (str(entry.get(key) or "") for key in ("reason", "strategy", "archive"))
-    redo = undone and bool(entry.get("redo"))
-    return Fold(entry["n"], str(entry.get("at") or ""), after, undone and not redo, before, left, *words)
+    kind = "compacted" if entry["type"] == "compaction" else "redone" if entry.get("redo") else "undone"
+    return Fold(entry["n"], str(entry.get("at") or ""), after, kind, before, left, *words)
 
 
 def _sizes(entry: Entry) -> tuple[int | None, int | None]:

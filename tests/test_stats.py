@@ -22,7 +22,7 @@ from agent import archive
 from agent.chart import Lines, bars, columns, draw, fit, svg
 from agent.messages import Usage
 from agent.session import Session
-from agent.stats import Fold, Life, Step, Totals, life_of, lives
+from agent.stats import KINDS, Fold, Life, Step, Totals, life_of, lives
 
 ID = "20260101-100000-abc12345"
 
@@ -31,8 +31,8 @@ def step(prompt: int, cached: int | None = None) -> Step:
     return Step(1, "2026-01-01T00:00:00Z", "m", prompt, 5, cached, True, None)
 
 
-def fold(after: int, *, undone: bool = False) -> Fold:
-    return Fold(9, "2026-01-01T00:00:00Z", after, undone, 900, 90, "manual", "pruned", "0001")
+def fold(after: int, kind: str = "compacted") -> Fold:
+    return Fold(9, "2026-01-01T00:00:00Z", after, kind, 900, 90, "manual", "pruned", "0001")
 
 
 def price(model: str, usage: Usage) -> float | None:
@@ -64,9 +64,9 @@ def test_steps_and_folds_of_a_life_with_an_undo(store: str) -> None:
     assert [(s.prompt if s.reported else "about", s.model, s.cost) for s in figures.steps] == [
         (100, "m", 0.107), (100, "m", 0.107), (100, "m", 0.107), ("about", "other", None)
     ]  # fmt: skip
-    assert [(f.after, f.undone, f.before, f.left) for f in figures.folds] == [
-        (2, False, 900, 90),
-        (3, True, None, figures.folds[1].left),
+    assert [(f.after, f.kind, f.before, f.left) for f in figures.folds] == [
+        (2, "compacted", 900, 90),
+        (3, "undone", None, figures.folds[1].left),
     ]
     assert figures.totals.as_json() == {
         "sessions": 1, "requests": 4, "prompt_tokens": 300, "cached_tokens": 0, "completion_tokens": 21,
@@ -161,7 +161,7 @@ def test_any_picture_fits_its_terminal(
 ) -> None:
     """Never wider than asked (40 at least), every step in a bar, no escape without colour, SVG well-formed."""
     steps = [step(prompt, prompt // 2) for prompt in prompts]
-    folds = [fold(min(a, len(steps)), undone=a % 2 == 0) for a in after]
+    folds = [fold(min(a, len(steps)), KINDS[a % 3]) for a in after]
     lines = Lines(window, window and window * 3 // 4)
     rows = draw(steps, folds, lines, width, colour=colour)
     plain = draw(steps, folds, lines, width)
@@ -229,7 +229,7 @@ def test_stats_for_machines(agent: Runner, store: str) -> None:
         "step": 1, "n": 2, "at": "", "model": "m", "prompt_tokens": 100, "completion_tokens": 7,
         "cached_tokens": None, "reported": True, "cost_usd": None,
     }  # fmt: skip
-    assert [fold["undone"] for fold in told["compactions"]] == [False, True]
+    assert [fold["kind"] for fold in told["compactions"]] == ["compacted", "undone"]
 
 
 def test_stats_of_all_sessions(agent: Runner, store: str) -> None:
