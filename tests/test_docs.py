@@ -7,6 +7,8 @@ import runpy
 import shlex
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, unescape
@@ -272,6 +274,17 @@ def test_the_map_names_every_chapter_in_order() -> None:
     assert contributing.count("\n") <= 60
     table = re.findall(r"^\| [a-z ]+ \| (`.*`) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(table) == 8 and set(re.findall(r"`(\w+)`", " ".join(table))) <= set(ORDER)
+
+
+def test_the_way_from_argv_to_disk_exists() -> None:
+    """Every step that README names is a function that is there."""
+    line = re.search(r"^From argv to bytes on disk: (.*)\.$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert line
+    steps_named = re.findall(r"`([\w.]+)`", line[1])
+    assert len(steps_named) == 6
+    for step in steps_named:
+        module, _, name = step.partition(".")
+        assert callable(attrgetter(name)(import_module(f"agent.{module}"))), step
 
 
 def test_the_changelog_tells_of_this_version() -> None:
