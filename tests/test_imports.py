@@ -148,6 +148,16 @@ def test_codex_custom_tools_and_bare_items() -> None:
     assert {entry["at"] for entry in bare.entries} == {"2025-07-01T09:00:00.000Z"}
 
 
+def test_codex_of_the_first_kind_is_one_object(tmp_path: Path) -> None:
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    whole = {"session": {"id": "s", "timestamp": "2025-04-20T10:00:00.000Z", "instructions": ""}, "items": [said, 5]}
+    path = tmp_path / "rollout.json"
+    path.write_text(json.dumps(whole, indent=2))
+    found = only(path)
+    assert (found.tool, found.id, told(found), found.dropped) == ("codex", "s", ["user: hi"], {"unreadable lines": 1})
+    assert found.entries[0]["at"] == "2025-04-20T10:00:00.000Z"
+
+
 def test_codex_parallel_calls_are_one_answer(tmp_path: Path) -> None:
     def item(**payload: Any) -> Any:
         return {"type": "response_item", "timestamp": "2026-01-01T00:00:00Z", "payload": payload}
@@ -337,6 +347,8 @@ def test_aider_history_is_one_conversation(tmp_path: Path) -> None:
     ]
     assert found.dropped == {"lines of the program": 4}
     assert (found.started[:9], found.cwd) == ("2024-08-0", str(tmp_path))
+    path.write_text("#### cut at the start\r\n#### of the file\r\n\r\nYes.\r\n")
+    assert told(only(path)) == ["user: cut at the start\nof the file", "assistant: Yes."]
 
 
 def test_gemini_patches_replace_and_records_follow(tmp_path: Path) -> None:

@@ -43,9 +43,21 @@ def is_codex(record: Json) -> bool:
     return bare or record.get("record_type") == "state"
 
 
+def is_whole(record: Json) -> bool:
+    """Whether an object is a whole rollout of the first kind."""
+    return isinstance(record.get("session"), dict) and isinstance(record.get("items"), list)
+
+
 def read(source: Source) -> Iterator[Conversation]:
     """The one conversation of a rollout. Raises Unreadable when it is a fork whose beginning is not to be found."""
     conversation = Conversation("codex")
+    whole = source.whole()
+    if is_whole(whole):
+        _describe(conversation, whole["session"], parent=False)
+        for item in whole["items"]:
+            _item(conversation, item, None)
+        yield conversation.finish()
+        return
     _read_into(conversation, source, None, [])
     yield conversation.finish()
 

@@ -21,6 +21,7 @@ from typing import Any
 from agent.importers.conversation import Conversation, Json, image, local_moment, text_of, text_part, told
 from agent.importers.source import Source
 
+AIDER_NAME = ".aider.chat.history.md"
 AIDER_START = "# aider chat started at "
 _STARTED = re.compile(re.escape(AIDER_START) + r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 
@@ -76,7 +77,8 @@ def read_gemini(source: Source) -> Iterator[Conversation]:
     """The one conversation of a chat file: what stands after its last patch."""
     conversation = Conversation("gemini")
     messages: dict[str, Json] = {}
-    for record in source.records(conversation):
+    whole = source.whole()
+    for record in [whole] if whole else source.records(conversation):
         patch = record.get("$set")
         change = patch if isinstance(patch, dict) else record if "projectHash" in record else {}
         conversation.id = text_of(change.get("sessionId")) or conversation.id
@@ -87,26 +89,9 @@ def read_gemini(source: Source) -> Iterator[Conversation]:
             messages[text_of(record.get("id")) or str(len(messages))] = record
         elif not change:
             conversation.drop(f"{text_of(record.get('type')) or 'unknown'} records")
-    if not messages and source.bad and source.head.lstrip().startswith(b"{"):
-        messages = _whole(source, conversation)
     for number, message in enumerate(messages.values()):
         _gemini_message(conversation, message, first=number == 0)
     yield conversation.finish()
-
-
-def _whole(source: Source, conversation: Conversation) -> dict[str, Json]:
-    """The messages of an older file, one object over many lines."""
-    import orjson
-
-    try:
-        whole = orjson.loads(source.text())
-    except orjson.JSONDecodeError:
-        return {}
-    if not isinstance(whole, dict) or not isinstance(whole.get("messages"), list):
-        return {}
-    conversation.dropped.clear()
-    conversation.id, conversation.started = text_of(whole.get("sessionId")), text_of(whole.get("startTime"))
-    return _by_id(whole["messages"])
 
 
 def _by_id(messages: list[Any]) -> dict[str, Json]:

@@ -36,12 +36,10 @@ def detect(source: Source) -> str:
     if source.head.startswith(SQLITE):
         return "llm"
     start = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(others.AIDER_START.encode()):
+    if start.startswith(others.AIDER_START.encode()) or source.path.endswith(others.AIDER_NAME):
         return "aider"
     if start[:12].upper() == b"CREATE TABLE":
         raise Unreadable("it is SQL text, no database", f"Make one of it: sqlite3 logs.db < {source.path}")
-    if b'"projectHash"' in source.head and b'"sessionId"' in source.head and start.startswith(b"{\n"):
-        return "gemini"
     for record in islice(source.records(), LINES):
         if record.get("type") == "meta" and isinstance(record.get("id"), str):
             raise Unreadable(
@@ -50,6 +48,9 @@ def detect(source: Source) -> str:
         for name, mark in _MARKS:
             if mark(record):
                 return name
+    whole = source.whole()
+    if whole and (others.is_gemini(whole) or codex.is_whole(whole)):
+        return "gemini" if others.is_gemini(whole) else "codex"
     raise Unreadable("no tool that is known wrote it", f"Say which with --from: {', '.join(READERS)}")
 
 

@@ -56,9 +56,20 @@ class Source:
         return digest.hexdigest()
 
     def text(self) -> str:
-        """The whole file as text; bytes that are not UTF-8 become U+FFFD."""
+        """The whole file as text with plain line ends; bytes that are not UTF-8 become U+FFFD."""
         with open(self.path, "rb") as file:
-            return file.read().removeprefix(BOM).decode("utf-8", "replace")
+            return file.read().removeprefix(BOM).decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def whole(self) -> dict[str, Any]:
+        """The one JSON object that the file is, over however many lines; {} when it is none."""
+        if not self.head.removeprefix(BOM).lstrip().startswith(b"{"):
+            return {}
+        try:
+            with open(self.path, "rb") as file:
+                value = parse(file.read().removeprefix(BOM))
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
 
     def records(self, conversation: Conversation | None = None) -> Iterator[dict[str, Any]]:
         """The JSON objects of the lines, in order. Lines that are none are counted in `bad` and as dropped."""
