@@ -51,7 +51,7 @@ def reply(request: dict[str, Any], index: int) -> Any:
         ("every morning", text("Noted.")),
         ("yesterday", text("Nothing changed.")),
         ("about what?", text("Two functions without a body." if "tools.py" in said else "A harbour's readings.")),
-        ("file need?", text("A second reading.")),
+        ("does it need?", text("A second reading.")),
         ("example", text("For example, a list.")),
         ("functions", calls([("bash", {"command": "grep -c ^def tools.py"})])),
         ("remember", text("Noted.")),
