@@ -1,0 +1,148 @@
+"""Parts of a turn inside one process: the log, the estimate, a compaction without a model, a tool round.
+
+The log and the tools have measurements of their own (`bench/log.py`, `bench/tools.py`); what matters of them is here.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+
+import orjson
+
+from agent import tokens
+from agent.compaction import Compactor
+from agent.disk import Disk
+from agent.entries import replay
+from agent.library import summaries
+from agent.session import Session
+from agent.wire import encode_messages, prepare_for_wire
+from bench import log, tools
+from bench.measuring import Figure, Row, figure, in_turns, milliseconds
+
+PROSE = "The quick brown fox jumps over 13 lazy dogs; `os.path.join(a, b)` returns '/tmp/x'. 你好，世界。\n"
+
+
+def compared(
+    part: str,
+    what: str,
+    rounds: int,
+    ours: Callable[[], object],
+    floor: Callable[[], object],
+    floor_is: str,
+    most: float,
+) -> Row:
+    """Two actions in turn, in milliseconds."""
+    found = in_turns(rounds, {"floor": milliseconds(floor), "ours": milliseconds(ours)})
+    return Row(part, what, "ms", figure(found["ours"]), figure(found["floor"]), floor_is, most)
+
+
+def disk(rounds: int) -> list[Row]:
+    """What a turn costs the disk: prompt, answer with a call, its result, answer; and a rewrite."""
+    words = "lorem ipsum dolor sit amet " * 34
+    turn = [{"type": "message", "message": {"role": role, "content": words}} for role in ("user", "assistant") * 2]
+    bare = Disk()
+    with tempfile.TemporaryDirectory(prefix="bench-") as root, Session.create(root, log.META) as session:
+        lines = [orjson.dumps(session.append(entry)) + b"\n" for entry in turn]
+        fd = bare.create(os.path.join(root, "bare"))
+
+        def write() -> None:
+            for line in lines:
+                os.write(fd, line)
+                os.fsync(fd)
+
+        def append() -> None:
+            for entry in turn:
+                session.append(entry)
+
+        row = compared("disk", "the four appends of a turn", rounds, append, write, "bare write+fsync", 1.3)
+        os.close(fd)
+        found = log.bench_rewrite(root, 1000, max(3, rounds))
+    ours, floor = (Figure(*[found[f"{who} ms"]] * 3) for who in ("ours", "floor"))
+    whole = Row("disk", "rewrite of 1,000 messages, old file archived", "ms", ours, floor, "write+fsync+rename", 4)
+    return [row, whole]
+
+
+def loading(rounds: int, megabytes: int) -> list[Row]:
+    """Opening a large log, against parsing its lines and nothing else; and its peak memory against the file's size."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as root:
+        path = log.write_log(root, "large", megabytes * 1000)
+        size = os.path.getsize(path) / (1 << 20)
+        parse, load = partial(log.parse_lines, path), partial(log.open_and_close, root, "large")
+        rows = [compared("resume", f"open a log of {megabytes} MB", rounds, load, parse, "bare orjson pass", 1.5)]
+        held = log.peak_memory("s = Session.open(sys.argv[1], 'large'); ", root) / size
+        rows.append(Row("resume", "peak memory of that, to the file's size", "x", figure([held]), target=4))
+        entries = [log.entry(n) for n in range(megabytes * 100)]
+    view = replay(entries)
+    bare = partial(orjson.dumps, view)
+    whole = lambda: encode_messages(prepare_for_wire(replay(entries)))  # noqa: E731
+    rows.append(
+        compared("resume", f"replay, prepare, encode {len(view):,} messages", rounds, whole, bare, "bare orjson", 6)
+    )
+    return rows
+
+
+def counting(rounds: int, kilobytes: int) -> list[Row]:
+    """The estimate that every turn takes, and a compaction that asks no model."""
+    text = PROSE * (kilobytes * 1000 // len(PROSE.encode()))
+    bare = partial(str.encode, text)
+    row = compared(
+        "size", f"estimate of {kilobytes:,} KB", rounds, partial(tokens.estimate, text), bare, "utf-8 encoding", 100
+    )
+    limits = tokens.limits_for(kilobytes * 100, "flag")
+    outcomes = []
+
+    def compact() -> None:
+        session = Session.ephemeral(log.META)
+        session.entries += [{**log.entry(n), "n": n} for n in range(1, kilobytes + 1)]
+        session.new_n = iter(range(kilobytes + 1, kilobytes + 99)).__next__  # type: ignore[method-assign]
+        compactor = Compactor(session, Silent(), limits, (), lambda event: None)  # type: ignore[arg-type]
+        outcomes.append(compactor.now(strategy="raw_fallback")["outcome"])
+
+    taken = in_turns(min(rounds, 5), {"ours": milliseconds(compact)})["ours"]
+    if set(outcomes) != {"compacted"}:
+        raise SystemExit(f"the compaction did not compact: {set(outcomes)}")
+    return [row, Row("size", f"compaction of {kilobytes:,} messages without a model", "ms", figure(taken))]
+
+
+class Silent:
+    """A model that is never asked."""
+
+    name = "m"
+    takes_tools = False
+
+
+def listing(rounds: int, sessions: int) -> list[Row]:
+    """The newest 20 of many sessions, and the whole list."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as store:
+        for number in range(sessions):
+            log.write_log(store, f"20260101-000000-{number:08x}", 2, 200)
+        walk, every = partial(log.bare_walk, store), lambda: sum(1 for _ in summaries(store, None))
+        return [compared("list", f"{sessions:,} sessions", rounds, every, walk, "stat, sort, read each head", 5)]
+
+
+def tool_round(rounds: int) -> list[Row]:
+    """A bash call through the box against the bare subprocess; what confines it comes apart."""
+    found = tools.measure(rounds)["milliseconds"]
+    assert isinstance(found, dict)
+    bare = Figure(*[found["bare subprocess"]] * 3)
+    rows = []
+    for name, value in found.items():
+        if name.startswith("box"):
+            what = "bash, not confined" if name == "box" else f"bash, confined by {name.removeprefix('box, ')}"
+            limit = 3 if name == "box" else None
+            rows.append(Row("tool round", what, "ms", Figure(*[value] * 3), bare, "bare subprocess", limit))
+    return rows
+
+
+def standing() -> list[Row]:
+    """The system prompt and the schemas of all tools, as sent."""
+    from agent.equipment import SYSTEM_PROMPT
+    from agent.tools import Permissions, ToolContext, build_toolbox
+    from agent.tools.permissions import TOOL_NAMES
+
+    box = build_toolbox(TOOL_NAMES, ToolContext("/w", ["/w"], lambda: ""), Permissions())
+    size = len(orjson.dumps(box.schemas())) + len(SYSTEM_PROMPT.encode())
+    return [Row("size", "standing prompt and all tool schemas", "KB", figure([size / 1000]), target=3)]

@@ -1,0 +1,73 @@
+"""A chat-completions server for measuring: it answers at once and notes when what came and when what left.
+
+The answer is prepared bytes; a short pause before the first chunk and between the first two lets the reader's waiting
+begin, so that what is measured is how long a chunk takes from here to the screen, and not a queue.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+PAUSE = 0.02
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+NO = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+CHUNK = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
+    b'"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
+)
+
+
+class Server:
+    """`chunks` of text for every request. Times are of `time.perf_counter`.
+
+    `came` is the first byte of the last task request, `sent` when each of the first two chunks left, `done` when the
+    last byte left; `others` counts requests that were not for an answer.
+    """
+
+    def __init__(self, chunks: int = 2) -> None:
+        self.chunks = chunks
+        self.came = self.done = 0.0
+        self.sent: list[float] = []
+        self.others = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            with connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                try:
+                    self._answer(connection)
+                except OSError:
+                    pass  # the client has gone
+
+    def _answer(self, connection: socket.socket) -> None:
+        data = connection.recv(1 << 20)
+        came = time.perf_counter()
+        head, _, body = data.partition(b"\r\n\r\n")
+        fields = [field.split(b":") for field in head.lower().split(b"\r\n")]
+        length = next((int(value) for name, *rest in fields if name == b"content-length" for value in rest), 0)
+        size = len(body)
+        while size < length:
+            size += len(connection.recv(1 << 20))
+        if not head.startswith(b"POST /v1/chat/completions"):
+            self.others += 1
+            connection.sendall(NO)
+            return
+        self.came, self.sent = came, []
+        connection.sendall(HEAD)
+        for _ in range(min(2, self.chunks)):
+            time.sleep(PAUSE)
+            self.sent.append(time.perf_counter())
+            connection.sendall(CHUNK)
+        rest = CHUNK * 50
+        for _ in range((self.chunks - 2) // 50):
+            connection.sendall(rest)
+        usage = b'"usage":{"prompt_tokens":%d,"completion_tokens":%d}' % (max(1, size // 4), self.chunks)
+        last = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],' + usage + b"}\n\ndata: [DONE]\n\n"
+        connection.sendall(last)
+        self.done = time.perf_counter()
