@@ -27,13 +27,23 @@ if TYPE_CHECKING:
 SHOWN_FROM = 4 << 20
 """Bytes of a file whose import shows progress."""
 
+TITLE = 60
+"""Columns of a title in a list."""
+
 
 def outcome_line(outcome: Outcome, window: int | None, dry_run: bool) -> str:
     """One line for one conversation: its new id, whence, how long, and how full it makes the window."""
     share = f", {100 * outcome.tokens // window} % of {window:,}" if window else ""
     id = "would import" if dry_run else outcome.id
     size = f"{outcome.messages:,} message{'s' * (outcome.messages != 1)}, about {outcome.tokens:,} tokens{share}"
-    return f"{id}  {outcome.tool}  {size}  {outcome.title or os.path.basename(outcome.path)}"
+    return f"{id}  {outcome.tool}  {size}  {label(outcome)}"
+
+
+def label(outcome: Outcome) -> str:
+    """What people know a conversation by: its title, else its file; on one line."""
+    from agent.chart import fit
+
+    return fit(" ".join((outcome.title or os.path.basename(outcome.path)).split()), TITLE)
 
 
 def money(cost: float | None) -> str:
@@ -132,7 +142,7 @@ def import_sessions(
                 out(outcome_line(outcome, window, dry_run) + "\n")
                 left_out = [f"left out: {counted(outcome.dropped)}"] if outcome.dropped else []
                 for notice in (*outcome.notices, *left_out):
-                    note(f"{outcome.title or os.path.basename(path)}: {notice}")
+                    note(f"{label(outcome)}: {notice}")
     if not taken:
         raise SessionError(f"nothing was imported: {refused}" if len(files) == 1 else "nothing was imported")
 

@@ -149,7 +149,9 @@ class Importer:
 
 def counted(dropped: dict[str, int]) -> str:
     """What was left out, in words: "thinking: 4, meta lines: 2"."""
-    return ", ".join(f"{kind}: {count}" for kind, count in sorted(dropped.items(), key=lambda item: (-item[1], item[0])))
+    return ", ".join(
+        f"{kind}: {count}" for kind, count in sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+    )
 
 
 def plant(store: str, id: str, lines: list[Entry], disk: Disk = DISK) -> None:

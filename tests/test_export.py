@@ -14,7 +14,7 @@ from agent.errors import UsageError
 from agent.export import FORMATS, export, fence, story
 from agent.session import Session
 
-EVIL = '<script>alert(1)</script>&amp;"\'\x1b[31mred\x00 </pre></style> \ud83d ``` `'
+EVIL = "<script>alert(1)</script>&amp;\"'\x1b[31mred\x00 </pre></style> \ud83d ``` `"
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_the_page_stands_alone_and_nothing_stored_acts_in_it(session: Session) -
         "details", "summary", "a", "script", "i", "code", "div", "ul", "li",
         "figure", "figcaption", "svg", "g", "rect", "line", "path", "text", "span", "b", "br",
     }  # fmt: skip
-    assert '<script>alert(1)</script>&amp;"\'␛[31mred␀ </pre></style> \ufffd' in parsed.text
+    assert "<script>alert(1)</script>&amp;\"'␛[31mred␀ </pre></style> \ufffd" in parsed.text
     assert not any(word in page for word in ("http://", "https://", "src=", "@import", "url("))
     assert "prefers-color-scheme: dark" in page
     assert '<section class="tool" id="n5"><h2><a href="#n5">tool · 5</a>' in page
