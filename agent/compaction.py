@@ -195,7 +195,7 @@ class Compactor:
         if folds:
             light = draft.body if draft else context.body
             draft, answer = self._folded(context, light, room, job, before, announce=not dry_run)
-        if draft is None or draft.tokens >= context.tokens(context.body):
+        if draft is None or sent(context, draft) >= estimate_messages(self._session.view()):
             why = answer.outcome or "nothing"
             return self._not(why, answer.error or NOTHING, once=job.reason == "threshold")
         entry = self._record(job, draft, answer, context, before, now)
@@ -347,6 +347,12 @@ class Compactor:
         if once:
             self._told = text
         return {"outcome": why, "text": text}
+
+
+def sent(context: Material, draft: Draft) -> int:
+    """Estimated tokens of the messages as a draft would have them sent: repaired, like those it would replace."""
+    summaries = [draft.summary] if draft.summary else []
+    return estimate_messages(replay([*context.system, *summaries, *draft.body]))
 
 
 def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:

@@ -183,10 +183,7 @@ def shortened(entry: Entry, room: int) -> Entry:
     calls = tool_calls(message)
     if calls:
         share = max(SHORTEST // 2, (room - estimate(text_of(message)[:400])) // len(calls) - 16)
-        message["tool_calls"] = [
-            {**raw, "function": {**raw["function"], "arguments": _short_arguments(call.arguments, share, n)}}
-            for raw, call in zip(message["tool_calls"], calls, strict=True)
-        ]
+        message["tool_calls"] = [_short_call(raw, share, n) for raw in message["tool_calls"]]
         room -= message_tokens({**message, "content": ""})
     text = text_of(message)
     if estimate(text) > room:
@@ -208,6 +205,14 @@ def head_and_tail(text: str, room: int, n: Any = None) -> str:
         if estimate(cut) <= room or chars <= 16:
             return cut
         chars = chars * 3 // 4
+
+
+def _short_call(raw: Any, room: int, n: Any) -> Any:
+    """A call with its arguments within `room`; what is not a call is passed on as it is."""
+    function = raw.get("function") if isinstance(raw, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return raw
+    return {**raw, "function": {**function, "arguments": _short_arguments(function["arguments"], room, n)}}
 
 
 def _short_arguments(arguments: str, room: int, n: Any) -> str:

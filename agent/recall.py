@@ -54,7 +54,8 @@ class Passage(NamedTuple):
 
 def words(text: str) -> list[str]:
     """The index terms of a text: folded words and numbers, and pairs of CJK characters."""
-    folded = _CAMEL.sub(" ", unicodedata.normalize("NFKC", text)).casefold()
+    clean = text.encode("utf-8", "replace").decode()
+    folded = _CAMEL.sub(" ", unicodedata.normalize("NFKC", clean)).casefold()
     found = _WORD.findall(folded)
     for run in _CJK_RUN.findall(folded):
         found += [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
@@ -65,7 +66,7 @@ def passages(entry: Entry) -> Iterator[Passage]:
     """A message in pieces of about PASSAGE characters, cut at line ends and sentences where there are some."""
     message: Message = entry["message"]
     calls = "".join(f"\n{call.name} {call.arguments}" for call in tool_calls(message))
-    text = text_of(message) + calls
+    text = (text_of(message) + calls).encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
     n, role = entry.get("n", 0), str(message.get("role"))
     at = 0
     while at < len(text):

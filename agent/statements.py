@@ -190,7 +190,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
             sentence = sentence[start:end]
             value = next((a.start - start for a in reversed(found) if a.kind == "value"), 0)
             worth = _worth(found, WORTH[kind])
-            if kind == USER and not worth and len(sentence.encode()) > SHORT:
+            if kind == USER and not worth and len(sentence.encode("utf-8", "replace")) > SHORT:
                 worth = {anchors.fold(sentence): OWN_WORDS}
             yield Statement(n, kind, sentence, worth, constraint, value)
         else:

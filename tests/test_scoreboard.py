@@ -135,3 +135,37 @@ def test_real_sessions_stay_valid() -> None:
         messages = [line["message"] for line in lines if line["type"] == "message"][:160]
         for part in (2, 4, 8):
             live_through(messages, max(700, estimate_messages(messages) // part), part)
+
+
+GARBAGE_CONTENT = (
+    None, "", 7, [], {"a": 1}, "\ud800 lone", "word " * 300, "数据" * 200, "\x00\x1b[31m", "x" * 6000, "{" * 200,
+    [{"type": "text", "text": "port 8080"}], [{"type": "image_url", "image_url": {"url": "x" * 5000}}],
+    '{"a": {"b": [1, 2, {"c": "d 123"}]}}',
+)  # fmt: skip
+GARBAGE_CALLS = (
+    None, "x", {}, [None], ["junk"], [{"id": None}], [{"id": "c1", "function": None}],
+    [{"id": "c1", "type": "function", "function": {"name": 5, "arguments": None}}],
+    [{"id": "c2", "type": "function", "function": {"name": "bash", "arguments": '{"command": "' + "y" * 6000 + '"}'}}],
+    [{"id": "c3", "type": "function", "function": {"name": "read", "arguments": '{"path": {"x": 1}}'}}],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_garbage_in_a_session_is_no_obstacle(seed: int) -> None:
+    """Messages of any shape a damaged or foreign file can hold: valid requests, smaller contexts, no exception."""
+    dice, events = random.Random(seed), list[Event]()
+    with Session.ephemeral({"model": "writer"}) as session:
+        compactor = Compactor(session, Moody(seed), limits_for(dice.choice((900, 4000)), "test"), (), events.append)
+        for _ in range(40):
+            message: Message = {"role": dice.choice(("user", "assistant", "tool")), "content": dice.choice(GARBAGE_CONTENT)}
+            if message["role"] == "assistant":
+                message["tool_calls"] = dice.choice(GARBAGE_CALLS)
+            if message["role"] == "tool":
+                message["tool_call_id"] = dice.choice(("c1", "c2", "c3", None, 3))
+            about = dice.choice((None, {"files": 7}, {"exit_code": "x"}, {"files": {"read": ["a"]}}))
+            session.append({"type": "message", "message": message, "tool": about, "usage": dice.choice((None, 5, {}))})
+            before = estimate_messages(session.view())
+            if compactor.make_room():
+                assert estimate_messages(session.view()) < before
+            fault = check_messages(prepare_for_wire(session.view(), Dialect()))
+            assert fault is None, fault
