@@ -7,7 +7,6 @@ it is passed over with a notice, and exit 4 only says that none of them gave a s
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,7 +123,7 @@ def import_sessions(
         raise UsageError(f"there is no tool {tool!r}", f"Use one of: auto, {', '.join(READERS)}")
     window = load_settings({}, os.environ, os.getcwd()).context_window
     importer = Importer(store_of(session_dir), tool=tool, dry_run=dry_run, force=force)
-    taken, refused = 0, ""
+    taken, refused = 0, list[str]()
     for path in files:
         progress = Meter(path)
         for outcome in importer.take(path, progress):
@@ -133,9 +132,7 @@ def import_sessions(
                 out_json(outcome.as_json(dry_run))
             if outcome.refused:
                 where = f"{path}, {outcome.source_id}" if outcome.tool == "llm" and outcome.source_id else path
-                refused = f"{where}: {outcome.refused}. {outcome.hint}"
-                if len(files) > 1 or taken or json:
-                    note(f"not imported: {refused}")
+                refused.append(f"{where}: {outcome.refused}. {outcome.hint}")
                 continue
             taken += 1
             if not json:
@@ -143,8 +140,12 @@ def import_sessions(
                 left_out = [f"left out: {counted(outcome.dropped)}"] if outcome.dropped else []
                 for notice in (*outcome.notices, *left_out):
                     note(f"{label(outcome)}: {notice}")
+    if not taken and len(refused) == 1:
+        raise SessionError(f"nothing was imported: {refused[0]}")
+    for sentence in refused:
+        note(f"not imported: {sentence}")
     if not taken:
-        raise SessionError(f"nothing was imported: {refused}" if len(files) == 1 else "nothing was imported")
+        raise SessionError("nothing was imported")
 
 
 class Meter(Progress):
@@ -175,6 +176,8 @@ def stats(
 
 
 def _one(id: str, json: bool, session_dir: str | None) -> None:
+    from shutil import get_terminal_size
+
     from agent.config import load_settings
     from agent.run import wants_colour
     from agent.scales import lines_for, price_of
@@ -190,7 +193,7 @@ def _one(id: str, json: bool, session_dir: str | None) -> None:
     colour = wants_colour("auto", os.environ, sys.stdout.isatty())
     model = figures.steps[-1].model if figures.steps else settings.model
     title = " · ".join(filter(None, (session.id, session.meta.get("name"), model)))
-    for line in life_text(title, figures, lines, shutil.get_terminal_size((100, 24)).columns, colour):
+    for line in life_text(title, figures, lines, get_terminal_size((100, 24)).columns, colour):
         drawn(line + "\n")
 
 

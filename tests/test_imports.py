@@ -458,6 +458,26 @@ def test_the_same_source_is_taken_once(agent: Runner, tmp_path: Path) -> None:
     assert (forced.code, len(forced.out.splitlines())) == (0, 2)
 
 
+def test_a_log_of_llm_is_taken_conversation_by_conversation(agent: Runner, tmp_path: Path) -> None:
+    """What is new since the last import comes in, what is known is named, each in a sentence of its own."""
+    path = database(tmp_path / "logs.db", "llm_old.sql")
+    first = agent("sessions", "import", str(path))
+    assert (first.code, len(first.out.splitlines())) == (0, 1)
+    assert f"not imported: {path}, 01b: it holds no message that llm would send again" in first.err
+    log = sqlite3.connect(path)
+    log.execute("INSERT INTO responses VALUES ('r9', 'm', 'new', NULL, 'yes', '01b', '2025-01-02T10:00:00+00:00')")
+    log.commit()
+    log.close()
+    again = agent("sessions", "import", str(path))
+    assert [line.split("  ")[1:] for line in again.out.splitlines()] == [["llm", again.out.split("  ")[2], "empty"]]
+    assert f"{path}, 01a: it was imported as session {first.out.split()[0]}, and has changed since" in again.err
+    third = agent("sessions", "import", str(path))
+    assert (third.code, third.out) == (4, "")
+    assert [line.split(": ")[1] for line in third.err.splitlines()] == [
+        "not imported", "not imported", "nothing was imported"
+    ]  # fmt: skip
+
+
 def test_a_dry_run_says_all_and_writes_nothing(agent: Runner, home: Path) -> None:
     done = agent("sessions", "import", "--dry-run", str(HERE / "codex_compacted.jsonl"), CONTEXT_WINDOW="1k")
     assert re.fullmatch(
