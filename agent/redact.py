@@ -14,7 +14,7 @@ _SECRET_NAME = r"(?i)(?:key|token|secret|passw|authorization|credential|cookie)"
 _SHAPES = (
     r"(?i)(?P<a>(?:authorization|proxy-authorization|x-api-key|api-key)[\"']?\s*[:=]\s*[\"']?(?:bearer |basic )?)[^\s\"',}]+"
     r"|(?P<b>\bbearer )[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?P<c>[a-z][a-z0-9+.-]*://)[^/\s@\"']+@"
+    r"|(?P<c>\b[a-z][a-z0-9+.-]{0,20}://)[^/\s@\"']{1,300}@"
     r"|(?P<d>)\b(?:sk|pk|rk|gsk|xai|key|ghp|gho|github_pat|hf|AIza|AKIA)[-_]?[A-Za-z0-9_-]{16,}"
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.faults import KINDS, Answer, classify
 from agent.refusal import Reading, read_body
 
 SHAPES: list[Any] = [
@@ -57,3 +58,10 @@ def test_reading_a_body_is_total() -> None:
         deep = {"error": deep}
     for body in (deep, json.dumps(deep).encode(), b"", b"{", b'"text"', b"[1, 2]", None, 7, [], {"error": None}):
         assert isinstance(read_body(body).text, str)
+
+
+def test_a_refusal_of_a_megabyte_is_read_at_once() -> None:
+    """No rule may take time that grows with the square of what a server sends."""
+    for piece in ("x", "image ", "http://", "prompt is ", "limit 1 "):
+        said = {"error": {"message": (piece * 1_000_000)[:1_000_000]}}
+        assert classify(Answer(400, {}, json.dumps(said).encode(), secrets=["0123456789"])).kind in KINDS
