@@ -205,6 +205,31 @@ def test_the_names_in_jq_are_names_in_the_result(shell: Any) -> None:
     assert (result["exit_code"], code) == (5, "5")
 
 
+def keys(value: Any) -> set[str]:
+    """Every key at any depth."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    return set(value).union(*map(keys, value.values())) if isinstance(value, dict) else set()
+
+
+def test_the_table_of_events(shell: Any) -> None:
+    """A turn with a tool and a compaction prints the kinds of line in README's table, with the fields named there."""
+    rows = re.findall(r"^\| `(\w+)`(?: `(\w+)`)? \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    table = {(kind, about): set(re.findall(r"`(\w+)`", said)) for kind, about, said in rows}
+    with ScriptedServer(reply, tokens=lambda request: len(json.dumps(request["messages"])) // 4) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted"}
+        shell("agent -q -n long -f notes.md 'remember that it needs Go 1.26'; agent -q -c long 'a slogan'", env)
+        command = "CONTEXT_WINDOW=900 agent --json --include-partial-messages -c long 'how many functions?' 2>/dev/null"
+        lines = [json.loads(line) for line in shell(command, env)]
+    seen: dict[tuple[str, str], set[str]] = {}
+    for line in lines:
+        kind = (line["type"], line["subtype"] if line["type"] == "system" else "")
+        seen.setdefault(kind, set()).update(keys(line))
+    assert seen.keys() == table.keys()
+    assert {kind: fields - seen[kind] for kind, fields in table.items() if fields - seen[kind]} == {}
+    assert server.violations == []
+
+
 def test_the_work_script_does_each_file_once(shell: Any) -> None:
     """Eight at a time; again: nothing is asked; after a failure: the same session goes on, with the file."""
     down = {"again": True}
