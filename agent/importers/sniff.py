@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from agent.importers import claude, codex, llm, others, pi
+from agent.importers import aider, claude, codex, copilot, gemini, llm, pi
 from agent.importers.conversation import Conversation, Json, Unreadable
 from agent.importers.source import SQLITE, Source
 
@@ -17,17 +17,17 @@ READERS: dict[str, Callable[[Source], Iterator[Conversation]]] = {
     "claude": claude.read,
     "pi": pi.read,
     "llm": llm.read,
-    "aider": others.read_aider,
-    "gemini": others.read_gemini,
-    "copilot": others.read_copilot,
+    "aider": aider.read,
+    "gemini": gemini.read,
+    "copilot": copilot.read,
 }
 
 _MARKS: tuple[tuple[str, Callable[[Json], bool]], ...] = (
-    ("gemini", others.is_gemini),
+    ("gemini", gemini.is_gemini),
     ("codex", codex.is_codex),
     ("claude", claude.is_claude),
     ("pi", pi.is_pi),
-    ("copilot", others.is_copilot),
+    ("copilot", copilot.is_copilot),
 )
 
 
@@ -36,7 +36,7 @@ def detect(source: Source) -> str:
     if source.head.startswith(SQLITE):
         return "llm"
     start = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(others.AIDER_START.encode()) or source.path.endswith(others.AIDER_NAME):
+    if start.startswith(aider.START.encode()) or source.path.endswith(aider.NAME):
         return "aider"
     if start[:12].upper() == b"CREATE TABLE":
         raise Unreadable("it is SQL text, no database", f"Make one of it: sqlite3 logs.db < {source.path}")
@@ -49,8 +49,8 @@ def detect(source: Source) -> str:
             if mark(record):
                 return name
     whole = source.whole()
-    if whole and (others.is_gemini(whole) or codex.is_whole(whole)):
-        return "gemini" if others.is_gemini(whole) else "codex"
+    if whole and (gemini.is_gemini(whole) or codex.is_whole(whole)):
+        return "gemini" if gemini.is_gemini(whole) else "codex"
     raise Unreadable("no tool that is known wrote it", f"Say which with --from: {', '.join(READERS)}")
 
 
