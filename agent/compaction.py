@@ -81,12 +81,14 @@ class Compactor:
         *,
         summary_model: Model | None = None,
         instructions: str = "",
+        recall: bool | None = None,
         price: Price | None = None,
     ) -> None:
         self.limits = limits
         self._session = session
         self._model = model
         self.tools = tuple(tools) if model.takes_tools else ()
+        self.recall = model.takes_tools if recall is None else recall
         self._emit = emit
         self._summary_model = summary_model
         self._instructions = instructions
@@ -255,7 +257,7 @@ class Compactor:
         if earlier and estimate(earlier) > room.written * 2:
             earlier = plan.head_and_tail(earlier, room.written * 2)
         facts = record.compose(gathered, room.record, present)
-        frame = summary.Frame(first, last, f"{self._session.id}.archive", recall=bool(self.tools))
+        frame = summary.Frame(first, last, f"{self._session.id}.archive", recall=self.recall)
         message = {"role": "user", "content": summary.framed(frame, written, facts, earlier)}
         about = {"summary": True, "written": written or earlier, "covers": [first, last]}
         tokens = context.tokens(kept) + round(message_tokens(message) * context.ratio)
@@ -375,4 +377,3 @@ def by_n(body: Sequence[Entry], wanted: Sequence[Entry]) -> list[Entry]:
     """The entries of `body` that `wanted` names: the same messages, without the stubs."""
     numbers = {e.get("n") for e in wanted}
     return [e for e in body if e.get("n") in numbers]
-

@@ -15,7 +15,7 @@ from typing import Any
 from agent import local, providers, windows
 from agent.client import ChatClient
 from agent.config import Settings, config_home
-from agent.errors import ConfigError
+from agent.errors import AgentError, ConfigError
 from agent.events import Emit, Notice
 from agent.gate import Gate
 from agent.loop import Turn
@@ -88,8 +88,6 @@ class Equipment:
             return search(session, query, limit_tokens=context.result_cap)
 
         context.recall = recall
-        if session.meta.get("counts", {}).get("generation"):
-            self.offer_recall()
         self.compactor = Gate(
             session,
             self.client,
@@ -98,13 +96,22 @@ class Equipment:
             emit,
             summary_model=self.summary_client,
             instructions=self.settings.summary_instructions or "",
+            recall=self.may_recall,
             price=pricing(self.client.target),
         )
+        if session.meta.get("counts", {}).get("generation"):
+            self.offer_recall()
 
     def offer_recall(self) -> None:
         """Offer `recall` once something is archived: the prompt cache is broken then anyway."""
-        if self.client.takes_tools and self.settings.tools is None and "recall" not in self.toolbox.names():
+        if self.may_recall and "recall" not in self.toolbox.names():
             self.toolbox.add(Recall())
+            self.compactor.offer(self.toolbox.schemas())
+
+    @property
+    def may_recall(self) -> bool:
+        """Whether the model may get `recall`: it takes tools, and the user has not left it out."""
+        return self.client.takes_tools and (self.settings.tools is None or "recall" in self.settings.tools)
 
     def turn(self, session: Session, emit: Emit, response_format: dict[str, Any] | None = None) -> Turn:
         """A turn on that session; `response_format` asks for structured output."""
@@ -168,6 +175,7 @@ def equip(
     summary = None
     if settings.summary_model:
         summary = open_client(settings.summary_model, settings, environ, emit, **about)[0]
+        summary.window = find_window(summary, settings, environ).tokens
     window = find_window(client, settings, environ)
     client.window = window.tokens
     limits = limits_for(
@@ -212,13 +220,21 @@ def open_client(
 
 
 def find_window(client: ChatClient, settings: Settings, environ: Mapping[str, str]) -> windows.Window:
-    """The model's window, and who says so; a hosted server's answer is remembered."""
+    """The model's window, and who says so. One question to the server at most; what came of it is remembered."""
     target, memory = client.target, client.memory
 
     def ask() -> int | None:
-        answer = client.ask_window()
-        if answer and not target.loopback:
-            memory.learn(target.base_url, target.model, asked=answer, asked_at=int(time.time()))
+        from agent.probes import next_question, outcome
+
+        known, now = memory.of(target.base_url, target.model), int(time.time())
+        question = next_question(target, known, now)
+        if question is None:
+            return None
+        try:
+            answer = client.ask_once(question)
+        except AgentError:
+            return None
+        memory.learn(target.base_url, target.model, **outcome(target, known, question, answer, now))
         return answer
 
     stated, origin = settings.context_window, settings.origin.get("context_window", "")

@@ -28,7 +28,8 @@ class Gate:
     def __init__(
         self, session: Session, model: Model, limits: Limits, tools: Sequence[Schema], *more: Any, **named: Any
     ) -> None:
-        self._session, self._model, self._limits, self._tools = session, model, limits, tools
+        self._session, self._model, self._limits = session, model, limits
+        self._tools = tuple(tools) if model.takes_tools else ()
         self._more, self._named = more, named
         self._compactor: Compactor | None = None
 
@@ -42,6 +43,12 @@ class Gate:
                 self._session, self._model, self._limits, self._tools, *self._more, **self._named
             )
         return self._compactor
+
+    def offer(self, tools: Sequence[Schema]) -> None:
+        """From now on requests carry these tools: sizes and the summary call's prefix follow."""
+        self._tools = tuple(tools) if self._model.takes_tools else ()
+        if self._compactor is not None:
+            self._compactor.tools = self._tools
 
     @property
     def limits(self) -> Limits:
@@ -68,6 +75,5 @@ class Gate:
         """Whether the size is near enough to what is allowed that the compactor must look."""
         limits = self.limits
         bound = limits.window if limits.trigger is None else limits.trigger
-        tools = self._tools if self._model.takes_tools else ()
-        size = context_size(self._session.meta, self._session.entries, self._model.name, tools)
+        size = context_size(self._session.meta, self._session.entries, self._model.name, self._tools)
         return size.tokens >= (bound if size.reported else NEAR * bound)

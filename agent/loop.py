@@ -114,6 +114,7 @@ class Turn:
             reply = self._ask()
             self._take(reply)
             if reply.error is not None:
+                self._make_room_after(reply.error)
                 raise reply.error
             calls = tool_calls(reply.message)
             if not calls:
@@ -157,6 +158,12 @@ class Turn:
                 self.compactor.after_overflow(error, attempt)
                 self._compacted()
 
+    def _make_room_after(self, error: BaseException) -> None:
+        """An overflow in the middle of an answer: what was shown cannot be taken back, but the next turn shall fit."""
+        if isinstance(error, ContextOverflow):
+            self.compactor.after_overflow(error, 1)
+            self._compacted()
+
     def _compacted(self) -> None:
         self.compactions += 1
         self.after_compaction()
@@ -182,11 +189,7 @@ class Turn:
     def _run_tool(self, call: ToolCall, cut: bool) -> None:
         started = self.clock()
         self.emit(ToolStarted(call.id, call.name, self.toolbox.summary(call)))
-        if cut:
-            result = ToolResult(NOT_RUN_CUT, ok=False)
-        else:
-            result = self.toolbox.run(call)
-        text, ok, denied, detail = result
+        text, ok, denied, detail = ToolResult(NOT_RUN_CUT, ok=False) if cut else self.toolbox.run(call)
         seconds = self.clock() - started
         about = {"name": call.name, "ok": ok, "seconds": round(seconds, 3), **detail}
         if denied:

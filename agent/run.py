@@ -166,6 +166,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     gear.attach(live.session, screen.emit)
     for text in ask.pin:
         live.session.append({"type": "pin", "text": text})
+        message = with_block(message, f"Keep to this for the whole session: {text}")
     if is_compact_command(message):
         gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
         return
@@ -230,6 +231,13 @@ def compact_now(
         screen.path = session.path
         gear.attach(session, screen.emit)
         return gear.compactor.now(**wishes)
+
+
+def with_block(message: Message, text: str) -> Message:
+    """The message with one more paragraph."""
+    content = message["content"]
+    more = [*content, {"type": "text", "text": text}] if isinstance(content, list) else f"{content}\n\n{text}"
+    return {**message, "content": more}
 
 
 def is_compact_command(message: Message) -> bool:

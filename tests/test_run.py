@@ -421,3 +421,60 @@ def test_no_model_at_all(agent: Runner, tmp_path: Path) -> None:
     assert "pip install xllamacpp" in done.err
     assert "export OPENAI_API_KEY=" in done.err
     assert "export OPENAI_BASE_URL=" in done.err
+
+
+# ---- what a compaction leaves behind ----
+
+
+def long_talk(agent: Runner, env: dict[str, str], *flags: str) -> None:
+    """Three turns of which the third compacts: the first two are long."""
+    agent("one", *flags, **env)
+    agent("--last", "two", *flags, **env)
+    agent("--last", "three", "--window", "2k", *flags, **env)
+
+
+@pytest.mark.parametrize(("flags", "offered"), [((), True), (("--tools", "bash"), False), (("--no-tools",), False)])
+def test_recall_is_offered_once_something_is_archived(
+    agent: Runner, home: Path, flags: tuple[str, ...], offered: bool
+) -> None:
+    """Not before, and not against the user's choice; the summary says how to find the originals either way."""
+    with ScriptedServer(
+        [text("word " * 700), text("word " * 700), text(SUMMARY), text("ok")], repeat_last=True
+    ) as server:
+        long_talk(agent, at(server), *flags)
+    names = [[tool["function"]["name"] for tool in request.get("tools", [])] for request in server.requests]
+    assert ["recall" in found for found in names] == [False] * (len(names) - 1) + [offered]
+    summary = server.requests[-1]["messages"][1]["content"]
+    assert ('recall("words")' in summary) == offered
+    assert (".archive" in summary) == (not offered)
+    assert server.violations == []
+
+
+def test_a_pin_is_told_at_once_and_never_dropped(agent: Runner, home: Path) -> None:
+    with ScriptedServer(
+        [text("word " * 700), text("word " * 700), text("no use"), text("ok")], repeat_last=True
+    ) as server:
+        env = at(server)
+        agent("one", "--pin", "never touch legacy.c", **env)
+        agent("--last", "two", **env)
+        agent("--last", "three", "--window", "2k", **env)
+    first, last = server.requests[0]["messages"][-1]["content"], json.dumps(server.requests[-1]["messages"])
+    assert first == "one\n\nKeep to this for the whole session: never touch legacy.c"
+    assert "never touch legacy.c" in last
+
+
+def test_an_overflow_in_the_middle_of_an_answer(agent: Runner, home: Path) -> None:
+    """What was shown is kept and marked; the context is made smaller for the next turn."""
+    fault = {"error": {"message": "prompt is too long: 9000 tokens > 2000 maximum", "type": "invalid_request_error"}}
+    script = [
+        text("word " * 700), text("word " * 700), raw([sse(chunk({"content": "Half "})), sse(fault)]), text(SUMMARY),
+        text("fine"),
+    ]  # fmt: skip
+    with ScriptedServer(script) as server:
+        agent("one", **at(server))
+        agent("--last", "two", **at(server))
+        broken = agent("--last", "three", **at(server))
+        assert (broken.code, broken.out) == (6, "Half \n")
+        assert "compacted: " in broken.err
+        assert agent("-q", "--last", "go on", **at(server)).out == "fine\n"
+    assert server.violations == []
