@@ -2,7 +2,8 @@
 
 The commands of `SESSION` run for real, one after another, in a pseudo-terminal of `COLUMNS` columns, against the scripted
 server of the tests; what they print is laid out as a terminal would and drawn as plain SVG: no font to fetch, every run of
-text pinned to its columns. The temporary home is written `~`. `record` returns the screen, `draw` is pure.
+text pinned to its columns. The temporary home is written `~`; no confinement is asked for, since the session runs no
+command, and a system that has none would say so. `record` returns the screen, `draw` is pure.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def record() -> list[list[Span]]:
             env = {
                 "HOME": made, "PATH": f"{made}{os.pathsep}{os.environ['PATH']}", "TERM": "xterm-256color", "MODEL": "demo",
                 "OPENAI_BASE_URL": server.url, "AGENT_SESSION_DIR": "sessions", "PYTHONPATH": str(HERE.parent),
-                "PAGER": "cat",
+                "PAGER": "cat", "AGENT_SANDBOX": "off",
             }  # fmt: skip
             for command in SESSION:
                 lines += [[]] if lines else []
