@@ -91,10 +91,16 @@ class ChatClient:
         return _Completion(self, request, on_delta).run()
 
     def ask_window(self) -> int | None:
-        """The window in tokens, asked of this server where it is known to tell it; None otherwise. Never raises."""
+        """The window in tokens, asked of this server in every way that is known; None otherwise. Never raises."""
         from agent.probes import ask_window
 
         return ask_window(self._transport, self.target)
+
+    def ask_once(self, question: str) -> int | None:
+        """The same by one question of `agent.probes`. Raises: `AgentError` when the server cannot answer now."""
+        from agent.probes import ask
+
+        return ask(self._transport, self.target, question)
 
     def close(self) -> None:
         """Drop the connections."""

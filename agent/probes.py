@@ -1,13 +1,13 @@
 """Asking a server for the window it really uses, where that is cheap and known to work.
 
-One question for hosted providers that tell it in /models; for servers on this machine a few more, first answer wins.
+A run puts one question at most, and which is remembered (`next_question`); `agent doctor` puts all, first answer wins.
 A figure that is only the model's own limit (n_ctx_train, a catalogue value) is not taken from local servers: what
-counts is what was allocated. Never raises; no answer is None.
+counts is what was allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -18,18 +18,14 @@ from agent.providers import BY_NAME, Target, provider_at
 from agent.transport import Transport
 
 ASK_SECONDS = 2.0
+UNANSWERED_SECONDS = 86400
+"""How long a question that was not answered is not put again."""
 _FIELDS = (
     ("meta", "n_ctx"), ("loaded_context_length",), ("max_model_len",), ("context_window",), ("context_length",),
     ("max_context_length",), ("max_input_tokens",), ("max_context_window_tokens",), ("inputTokenLimit",),
     ("capabilities", "limits", "max_prompt_tokens"), ("capabilities", "limits", "max_context_window_tokens"),
     ("top_provider", "context_length"),
 )  # fmt: skip
-_LOCAL_QUESTIONS = (
-    ("GET", "/props", ("default_generation_settings", "n_ctx")),
-    ("GET", "/info", ("max_total_tokens",)),
-    ("GET", "/v1/model", ("parameters", "max_seq_len")),
-    ("GET", "/get_server_info", ("context_length",)),
-)
 
 
 def window_in_models(listing: Any, model: str) -> int | None:
@@ -71,38 +67,83 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
+# ---- which question ----
+
+
+def questions(target: Target) -> tuple[str, ...]:
+    """The questions that make sense for this server, the most telling first; () for one known not to tell."""
+    provider = BY_NAME.get(target.provider) or provider_at(target.base_url)
+    if provider is not None and not provider.asks:
+        return ()
+    if not target.loopback:
+        return ("models",)
+    return _OF_LOCAL.get(target.provider) or (tuple(_ASKED) if not target.provider else ("models", "props"))
+
+
+def next_question(target: Target, known: Mapping[str, Any], now: float) -> str | None:
+    """The one question that is worth a run's time: what answered before, else one that was not tried within a day.
+
+    `known` is `Memory.of(...)`. A local server of a known kind is always asked its own question: what it has loaded
+    changes. Of any other, each run tries one more, until one answers or all have failed.
+    """
+    names = questions(target)
+    if target.loopback and target.provider:
+        return names[0] if names else None
+    if known.get("question") in names:
+        return str(known["question"])
+    return next((name for name in names if name not in _unanswered(known, now)), None)
+
+
+def outcome(target: Target, known: Mapping[str, Any], question: str, answer: int | None, now: int) -> dict[str, Any]:
+    """What `Memory.learn` is to keep of a question and its answer; a local server's figure is asked each time."""
+    if answer is None:
+        return {"question": None, "unanswered": [*_unanswered(known, now), question], "unanswered_at": now}
+    kept = {} if target.loopback else {"asked": answer, "asked_at": now}
+    return {"question": question, "unanswered": None, "unanswered_at": None, **kept}
+
+
+def _unanswered(known: Mapping[str, Any], now: float) -> list[Any]:
+    """The questions that failed lately."""
+    at, names = _count(known.get("unanswered_at")) or 0, known.get("unanswered")
+    return names if isinstance(names, list) and now - at < UNANSWERED_SECONDS else []
+
+
 # ---- effects ----
 
 
 def ask_window(transport: Transport, target: Target) -> int | None:
-    """The window in tokens that the server states for this model, or None."""
-    provider = BY_NAME.get(target.provider) or provider_at(target.base_url)
-    if provider is not None and not provider.asks:
-        return None
-    root = target.base_url.removesuffix("/v1")
-    if target.loopback:
-        found = _ollama(transport, root, target.model) if target.provider == "ollama" else None
-        found = found or _lmstudio(transport, root, target.model) if target.provider in ("", "lmstudio") else found
+    """The window in tokens that the server states for this model, by whichever question it answers, or None."""
+    for name in questions(target):
+        try:
+            found = ask(transport, target, name)
+        except AgentError:
+            found = None
         if found:
             return found
-    found = window_in_models(_json(transport, "GET", target.base_url + "/models"), target.model)
-    if found or not target.loopback:
-        return found
-    for method, path, field in _LOCAL_QUESTIONS:
-        found = _count(_at(_json(transport, method, root + path), field))
-        if found:
-            return found
-    return _ollama(transport, root, target.model) if not target.provider else None
+    return None
+
+
+def ask(transport: Transport, target: Target, name: str) -> int | None:
+    """Put one question. Raises: `AgentError` when the server cannot answer now (not reached, 5xx)."""
+    return _ASKED[name](transport, target)
 
 
 def list_models(transport: Transport, target: Target) -> list[str] | None:
     """The model names the server lists; None when it does not answer."""
-    listing = _json(transport, "GET", target.base_url + "/models")
+    try:
+        listing = _json(transport, "GET", target.base_url + "/models")
+    except AgentError:
+        return None
     return None if listing is None else model_names(listing)
 
 
-def _ollama(transport: Transport, root: str, model: str) -> int | None:
+def _models(transport: Transport, target: Target) -> int | None:
+    return window_in_models(_json(transport, "GET", target.base_url + "/models"), target.model)
+
+
+def _ollama(transport: Transport, target: Target) -> int | None:
     """What is allocated while the model is loaded, else the num_ctx its file sets."""
+    root, model = _root(target), target.model
     for entry in _entries(_json(transport, "GET", root + "/api/ps")):
         if model in (entry.get("name"), entry.get("model"), str(entry.get("name")).removesuffix(":latest")):
             found = _count(entry.get("context_length"))
@@ -116,14 +157,43 @@ def _ollama(transport: Transport, root: str, model: str) -> int | None:
     return None
 
 
-def _lmstudio(transport: Transport, root: str, model: str) -> int | None:
-    entry = _json(transport, "GET", f"{root}/api/v0/models/{quote(model, safe='/')}")
+def _lmstudio(transport: Transport, target: Target) -> int | None:
+    entry = _json(transport, "GET", f"{_root(target)}/api/v0/models/{quote(target.model, safe='/')}")
     return _count(_at(entry, ("loaded_context_length",)))
 
 
+def _plain(path: str, field: tuple[str, ...]) -> Callable[[Transport, Target], int | None]:
+    """A question whose answer holds the figure in one place."""
+    return lambda transport, target: _count(_at(_json(transport, "GET", _root(target) + path), field))
+
+
+_ASKED: dict[str, Callable[[Transport, Target], int | None]] = {
+    "models": _models,
+    "props": _plain("/props", ("default_generation_settings", "n_ctx")),
+    "lmstudio": _lmstudio,
+    "ollama": _ollama,
+    "info": _plain("/info", ("max_total_tokens",)),
+    "model": _plain("/v1/model", ("parameters", "max_seq_len")),
+    "server_info": _plain("/get_server_info", ("context_length",)),
+}
+_OF_LOCAL = {
+    "ollama": ("ollama", "models"),
+    "lmstudio": ("lmstudio", "models"),
+    "llamacpp": ("props", "models"),
+    "local": ("props", "models"),
+}
+
+
+def _root(target: Target) -> str:
+    return target.base_url.removesuffix("/v1")
+
+
 def _json(transport: Transport, method: str, url: str, body: bytes = b"") -> Any:
+    """The JSON of an answer, None for a refusal or what is no JSON. Raises: `AgentError`, also for 5xx."""
+    status, data = transport.ask(method, url, ASK_SECONDS, body)
+    if status >= 500:
+        raise AgentError(f"{url} answered {status}")
     try:
-        status, data = transport.ask(method, url, ASK_SECONDS, body)
         return orjson.loads(data) if status == 200 else None
-    except (AgentError, ValueError):
+    except ValueError:
         return None

@@ -8,7 +8,8 @@ import pytest
 from server import ScriptedServer
 from wiring import asking
 
-from agent.probes import model_names, window_in_models
+from agent.probes import model_names, next_question, outcome, questions, window_in_models
+from agent.providers import Target
 
 LISTINGS: list[tuple[Any, int | None]] = [
     ({"data": [{"id": "m", "meta": {"n_ctx": 2048, "n_ctx_train": 8192}}]}, 2048),
@@ -63,3 +64,52 @@ def test_a_server_that_is_not_there_is_no_window() -> None:
     with ScriptedServer() as server:
         asked = asking(server)
     assert asked.client.ask_window() is None
+
+
+def asked_in(target: Target, answers: dict[str, int], runs: int) -> list[str | None]:
+    """The questions that so many runs put, a minute apart, to a server that answers these."""
+    known: dict[str, Any] = {}
+    put = []
+    for run in range(runs):
+        now = 1_000_000 + 60 * run
+        question = next_question(target, known, now)
+        put.append(question)
+        if question:
+            facts = outcome(target, known, question, answers.get(question), now)
+            known = {name: value for name, value in {**known, **facts}.items() if value is not None}
+    return put
+
+
+UNKNOWN = Target("", "http://127.0.0.1:5000/v1", "m")
+HOSTED = Target("groq", "https://api.groq.com/openai/v1", "m")
+
+
+def test_a_run_puts_one_question_and_the_next_another_until_one_is_answered() -> None:
+    assert asked_in(UNKNOWN, {"lmstudio": 4096}, 6) == [
+        "models",
+        "props",
+        "lmstudio",
+        "lmstudio",
+        "lmstudio",
+        "lmstudio",
+    ]
+
+
+def test_a_server_that_answers_none_is_left_alone_for_a_day() -> None:
+    every = list(questions(UNKNOWN))
+    assert asked_in(UNKNOWN, {}, len(every) + 2) == [*every, None, None]
+    tired = {"unanswered": every, "unanswered_at": 1_000_000}
+    assert next_question(UNKNOWN, tired, 1_000_000 + 86_401) == every[0]
+    assert outcome(UNKNOWN, tired, "models", None, 1_090_000)["unanswered"] == ["models"]
+
+
+def test_a_local_server_of_a_known_kind_is_asked_its_own_question_each_time() -> None:
+    """What it has loaded changes."""
+    assert asked_in(Target("ollama", "http://127.0.0.1:11434/v1", "m"), {}, 3) == ["ollama"] * 3
+
+
+def test_a_hosted_server_is_asked_once() -> None:
+    assert asked_in(HOSTED, {}, 3) == ["models", None, None]
+    assert outcome(HOSTED, {}, "models", 8192, 7) == {
+        "question": "models", "unanswered": None, "unanswered_at": None, "asked": 8192, "asked_at": 7,
+    }  # fmt: skip
