@@ -123,6 +123,9 @@ def matter(gathered: Gathered, most: int = 12) -> list[str]:
 
 # ---- choosing ----
 
+_PIECE = 6
+"""Characters of a piece of the context, kept to tell quickly what does not stand in it."""
+
 
 class _Choice:
     """The statements taken so far, and what each of the others would add."""
@@ -135,12 +138,24 @@ class _Choice:
         standing = gather([{"message": {"role": "user", "content": present}}]).statements
         self.told = {key for statement in standing for key in statement.worth}
         self.there = anchors.fold(present)
+        there = self.there
+        self.pieces = {there[at : at + _PIECE] for at in range(len(there) - _PIECE + 1)}
+
+    def stands(self, text: str) -> bool:
+        """Whether a folded text stands in the context anyway. A tail may be long: its pieces answer most questions
+        without a search through it."""
+        size = len(text)
+        if size >= _PIECE:
+            for at in (0, (size - _PIECE) // 2, size - _PIECE):
+                if text[at : at + _PIECE] not in self.pieces:
+                    return False
+        return text in self.there
 
     def take(self, index: int, most: int) -> int:
         """Take a statement unless it costs more than `most` or says what was said; the tokens it took."""
         statement, worth = self.priced[index]
         same = anchors.fold(statement.text)
-        if index in self.chosen or self.costs[index] > min(most, self.left) or same in self.told or same in self.there:
+        if index in self.chosen or self.costs[index] > min(most, self.left) or same in self.told or self.stands(same):
             return 0
         self.chosen[index] = statement
         self.told.update(worth)
@@ -163,7 +178,7 @@ class _Choice:
             index = heapq.heappop(heap)[1]
             if self.costs[index] > self.left:
                 continue
-            self.told.update(key for key in self.priced[index][1] if key in self.there)
+            self.told.update(key for key in self.priced[index][1] if self.stands(key))
             now = self.gain(index)
             if now > 0 and heap and -now > heap[0][0] + 1e-9:
                 heapq.heappush(heap, (-now, index))
