@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from agent import local, providers, windows
@@ -31,7 +31,6 @@ from agent.tools import (
     ToolContext,
     build_toolbox,
     instructions,
-    sandbox,
     seen_before,
 )
 from agent.tools.memory import Recall
@@ -58,6 +57,29 @@ INSTRUCTIONS_SHARE = 8
 """AGENTS.md takes at most this part (1/8) of the window."""
 
 
+class Confinement:
+    """What the operating system holds tool processes to, looked for when it is first asked: most turns run none."""
+
+    def __init__(self, wanted: str | None, emit: Emit) -> None:
+        """`wanted` is the mode asked for by name. Raises: `ConfigError` when that cannot be had here."""
+        self.wanted = wanted or "workspace-write"
+        self._demanded = wanted is not None
+        self._emit = emit
+        if self._demanded:
+            _ = self.mode
+
+    @cached_property
+    def mode(self) -> str:
+        """The mode that holds: as wanted, or "off" where nothing confines."""
+        from agent.tools import sandbox
+
+        by = sandbox.mechanism(self.wanted, demanded=self._demanded)
+        if by == "none":
+            text = "nothing confines tool processes on this system: bash asks first"
+            self._emit(Notice("warning", "no_sandbox", text))
+        return "off" if by in ("none", "off") else self.wanted
+
+
 @dataclass
 class Equipment:
     """The parts, before (`equip`) and after (`attach`) they meet a session."""
@@ -68,7 +90,7 @@ class Equipment:
     """How the session names this model, so that it resolves again."""
     limits: Limits
     toolbox: Toolbox
-    sandbox: str
+    confinement: Confinement
     environ: Mapping[str, str]
     builtin: bool = False
     summary_client: ChatClient | None = None
@@ -181,8 +203,9 @@ def equip(
     limits = limits_for(
         window.tokens, window.source, compact_at=settings.compact_at, max_output=settings.max_tokens, most=WINDOW_MOST
     )
-    toolbox = make_toolbox(settings, environ, cwd, store, emit, client.takes_tools, limits.window, ask)
-    return Equipment(settings, client, spec, limits, toolbox, toolbox.context.sandbox, environ, builtin, summary)
+    confinement = Confinement(settings.sandbox, emit)
+    toolbox = make_toolbox(settings, environ, cwd, store, confinement, client.takes_tools, limits.window, ask)
+    return Equipment(settings, client, spec, limits, toolbox, confinement, environ, builtin, summary)
 
 
 def open_client(
@@ -276,17 +299,13 @@ def make_toolbox(
     environ: Mapping[str, str],
     cwd: str,
     store: str,
-    emit: Emit,
+    confinement: Confinement,
     takes_tools: bool,
     window: int,
     ask: Callable[[ToolCall, str], str] | None,
 ) -> Toolbox:
     names = [] if not takes_tools else list(DEFAULT_TOOLS if settings.tools is None else settings.tools)
-    mode = settings.sandbox or "workspace-write"
-    by = sandbox.mechanism(mode, demanded=settings.sandbox is not None)
-    if by == "none" and "bash" in names:
-        emit(Notice("warning", "no_sandbox", "nothing confines tool processes on this system: bash asks first"))
-    confined = by not in ("none", "off")
+    confined = lambda: confinement.mode != "off"  # noqa: E731
     rules = Permissions(settings.allow, settings.deny, settings.yolo, sandboxed=confined, cwd=cwd)
     private = [os.path.realpath(path) for path in (store, config_home(environ)) if path]
     context = ToolContext(
@@ -294,7 +313,7 @@ def make_toolbox(
         roots=[cwd, *(os.path.abspath(os.path.expanduser(path)) for path in settings.add_dir)],
         files_dir=lambda: "",
         result_cap=min(RESULT_MOST, max(200, window // RESULT_SHARE)),
-        sandbox=mode if confined else "off",
+        sandbox=confinement.wanted,
         allow_net=rules.allows_net,
         private_dirs=private,
         environ=environ,

@@ -306,7 +306,7 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
             tools=[schema["function"]["name"] for schema in gear.toolbox.schemas()],
             window=gear.limits.window,
             window_source=gear.limits.source,
-            sandbox=gear.sandbox,
+            sandbox="" if ask.format == "text" else gear.confinement.mode,  # finding out takes 6 ms: where it is shown
             parent=(session.meta.get("parent") or {}).get("id"),
         )
     )

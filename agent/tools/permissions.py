@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -61,8 +61,8 @@ def _names() -> str:
 
 @dataclass
 class Permissions:
-    """The rules of one run. `sandboxed`: the operating system confines tool processes. `cwd` is what relative path
-    patterns are relative to.
+    """The rules of one run. `sandboxed`: the operating system confines tool processes, or a function that finds out
+    when a command is to run. `cwd` is what relative path patterns are relative to.
 
     Raises: `UsageError` for a rule that cannot be read.
     """
@@ -70,7 +70,7 @@ class Permissions:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     yolo: bool = False
-    sandboxed: bool = False
+    sandboxed: bool | Callable[[], bool] = False
     cwd: str = "."
     granted: set[tuple[str, str]] = field(default_factory=set)
     """What the user answered "always" to: tool and subject."""
@@ -91,9 +91,10 @@ class Permissions:
                 return Decision("deny", f"the rule deny {rule.text}")
         if name == "bash" and (why := commands.never(args["command"])):
             return Decision("deny", why)
+        confined = name != _ASKS_UNCONFINED or (self.sandboxed() if callable(self.sandboxed) else self.sandboxed)
         if self._allowed(name, args) or (name, subject(args)) in self.granted:
             return Decision("allow", "a rule")
-        if name != _ASKS_UNCONFINED or self.sandboxed:
+        if confined:
             return Decision("allow", "the default")
         if self.yolo:
             return Decision("allow", "--yolo")
