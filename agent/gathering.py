@@ -117,7 +117,7 @@ def import_sessions(
     """Sessions of other tools: what they would send on resume becomes a session here."""
     from agent.config import load_settings
     from agent.importers.sniff import READERS
-    from agent.imports import Importer, counted
+    from agent.imports import Importer
 
     if tool != "auto" and tool not in READERS:
         raise UsageError(f"there is no tool {tool!r}", f"Use one of: auto, {', '.join(READERS)}")
@@ -136,16 +136,27 @@ def import_sessions(
                 continue
             taken += 1
             if not json:
-                out(outcome_line(outcome, window, dry_run) + "\n")
-                left_out = [f"left out: {counted(outcome.dropped)}"] if outcome.dropped else []
-                for notice in (*outcome.notices, *left_out):
-                    note(f"{label(outcome)}: {notice}")
+                tell(outcome, window, dry_run)
     if not taken and len(refused) == 1:
         raise SessionError(f"nothing was imported: {refused[0]}")
     for sentence in refused:
         note(f"not imported: {sentence}")
     if not taken:
         raise SessionError("nothing was imported")
+
+
+def tell(outcome: Outcome, window: int | None, dry_run: bool) -> None:
+    """What came in, on stdout; what became of the rest, on stderr."""
+    from agent.imports import counted
+
+    out(outcome_line(outcome, window, dry_run) + "\n")
+    notices = list(outcome.notices)
+    if outcome.earlier:
+        notices.append(f"compacted by {outcome.tool}: {outcome.earlier:,} earlier messages are in its archive")
+    if outcome.dropped:
+        notices.append(f"left out: {counted(outcome.dropped)}")
+    for notice in notices:
+        note(f"{label(outcome)}: {notice}")
 
 
 class Meter(Progress):

@@ -1,7 +1,7 @@
 """Sessions of other tools become sessions here: `agent sessions import`.
 
 What a tool would send on resume is written as one new session, whole or not at all: our system message (theirs, where
-the person wrote it), then the messages with their times. `meta.imported_from` says whence: tool, id, path, SHA-256.
+the person wrote it), then the messages with their times; what the tool had compacted away becomes an archive. `meta.imported_from` says whence: tool, id, path, SHA-256.
 The same source is taken once: the same conversation of the same bytes, or of the same place. The model is not taken
 over, since it is another program's choice; each answer still says which model gave it. Names of foreign tools are
 history: nothing here makes one callable.
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.disk import DISK, Disk, make_directory, storing, write_new
+from agent.disk import DISK, Disk, digest_file, make_directory, make_side_directory, storing, write_new
 from agent.entries import Entry, encode
 from agent.importers.conversation import Conversation, Unreadable
 from agent.importers.sniff import conversations
@@ -24,6 +24,7 @@ from agent.importers.source import Progress, Source, open_source
 from agent.library import listing, read_ends
 from agent.lock import Lock
 from agent.logfile import beside, fresh_meta, log_path, new_id
+from agent.messages import text_of
 from agent.tokens import estimate_messages
 from agent.writer import in_batches
 
@@ -39,7 +40,8 @@ Key = tuple[str, ...]
 class Outcome:
     """What became of one conversation of a file. `id` is the new session, or "" with `refused` saying why.
 
-    `tokens` is an estimate of what the next request would carry; `dropped` counts by kind.
+    `tokens` is an estimate of what the next request would carry; `earlier` counts the messages that the other tool had
+    compacted away, now in the archive; `dropped` counts by kind.
     """
 
     path: str
@@ -48,6 +50,7 @@ class Outcome:
     title: str = ""
     id: str = ""
     messages: int = 0
+    earlier: int = 0
     tokens: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
@@ -58,7 +61,8 @@ class Outcome:
         told: dict[str, Any] = {"path": self.path, "tool": self.tool, "source_id": self.source_id, "title": self.title}
         if self.refused:
             return told | {"refused": self.refused, "hint": self.hint}
-        told |= {"id": self.id or None, "messages": self.messages, "tokens": self.tokens, "dry_run": dry_run}
+        told |= {"id": self.id or None, "messages": self.messages}
+        told |= {"archived": self.earlier, "tokens": self.tokens, "dry_run": dry_run}
         return told | {"dropped": self.dropped, "notices": list(self.notices)}
 
 
@@ -76,15 +80,61 @@ def system_text(conversation: Conversation, cwd: str) -> str:
     return f"{text}\n\n{FOREIGN_TOOLS.format(tool=conversation.tool)}" if called else text
 
 
-def lines_of(conversation: Conversation, origin: dict[str, Any], cwd: str, id: str) -> list[Entry]:
-    """The whole file of the new session: meta, system message, messages, numbered from 1."""
+def lines_of(conversation: Conversation, origin: dict[str, Any], cwd: str, id: str) -> tuple[list[Entry], list[Entry]]:
+    """The lines of the new session: the archived generation ([] without one) and the log.
+
+    Where the other tool had compacted, the archive holds what it folded and the log its own record of that, so that the
+    originals are searched, shown and restored like any. What it kept word for word has one number in both.
+    """
     meta = {"created_at": conversation.started, "imported_from": origin}
     if conversation.cwd:
         meta["cwd"] = conversation.cwd
     system = {"role": "system", "content": system_text(conversation, cwd)}
-    first = {"type": "message", "at": conversation.started, "message": system}
-    numbered = [{"type": "message", "n": n} | e for n, e in enumerate([first, *conversation.entries], 1)]
-    return [fresh_meta(meta, id), *numbered]
+    first = {"type": "message", "n": 1, "at": conversation.started, "message": system}
+    earlier: list[Entry] = [{"type": "message", "n": n} | e for n, e in enumerate(conversation.earlier, 2)]
+    top = 1 + len(earlier)
+    if not earlier:
+        return [], [fresh_meta(meta, id), first, *numbered(conversation.entries, {}, 1)]
+    kept = kept_numbers(conversation.entries, earlier)
+    later = numbered(conversation.entries, kept, top + 1)
+    for entry in later:
+        if entry.get("summary"):  # as a compaction of ours has it, so that the next one carries it on
+            entry |= {"written": text_of(entry["message"]), "covers": [2, top]}
+    folded = [entry["n"] for entry in earlier if entry["n"] not in kept.values()]
+    record = {
+        "type": "compaction", "n": top + 1, "at": later[0]["at"], "reason": "imported", "strategy": conversation.tool,
+        "folded": [min(folded), max(folded)] if folded else [], "kept": len(kept), "archive": "0001",
+        "tokens": {"before": tokens_of([first, *earlier]), "after_estimate": tokens_of([first, *later])},
+    }  # fmt: skip
+    counts = {"n": max(top + 1, *(e["n"] for e in later)), "requests": 0, "generation": 1, "compactions": 1}
+    log = [fresh_meta(meta | {"counts": counts}, id), record, first, *later]
+    return [fresh_meta(meta, id), first, *earlier], log
+
+
+def numbered(entries: list[Entry], kept: dict[int, int], top: int) -> list[Entry]:
+    """The entries with numbers above `top`, but those at the places in `kept` with the numbers they have."""
+    found = []
+    for place, entry in enumerate(entries):
+        top += place not in kept
+        found.append({"type": "message", "n": kept.get(place, top)} | {k: v for k, v in entry.items() if k != "kept"})
+    return found
+
+
+def kept_numbers(entries: list[Entry], earlier: list[Entry]) -> dict[int, int]:
+    """place -> number of the entries that the other tool kept: the last equal ones before them, in order."""
+    found, left = {}, len(earlier)
+    for place in range(len(entries) - 1, -1, -1):
+        if entries[place].get("kept"):
+            same = (i for i in range(left - 1, -1, -1) if earlier[i]["message"] == entries[place]["message"])
+            at = next(same, None)
+            if at is not None:
+                found[place], left = earlier[at]["n"], at
+    return found
+
+
+def tokens_of(entries: list[Entry]) -> int:
+    """What a request with these messages would take, estimated."""
+    return estimate_messages(entry["message"] for entry in entries if entry["type"] == "message")
 
 
 # ---- effects ---------------------------------------------------------------------------------------------------------
@@ -132,16 +182,17 @@ class Importer:
         path = os.path.abspath(source.path)
         origin = {"tool": conversation.tool, "id": conversation.id, "path": path, "sha256": sha256}
         origin |= {k: v for k, v in (("title", conversation.title), ("model", conversation.model)) if v}
-        lines = lines_of(conversation, origin, here, id)
+        archive, lines = lines_of(conversation, origin, here, id)
         if not self.dry_run:
-            plant(self.store, id, lines, disk)
+            plant(self.store, id, archive, lines, disk)
         self._known |= dict.fromkeys(both, id)
         return Outcome(
             source.path,
             **about,
             id="" if self.dry_run else id,
             messages=len(conversation.entries),
-            tokens=estimate_messages(line["message"] for line in lines[1:]),
+            earlier=len(conversation.earlier),
+            tokens=tokens_of(lines),
             dropped=dict(conversation.dropped),
             notices=tuple(conversation.notices),
         )
@@ -154,19 +205,34 @@ def counted(dropped: dict[str, int]) -> str:
     )
 
 
-def plant(store: str, id: str, lines: list[Entry], disk: Disk = DISK) -> None:
-    """Make a session of complete lines: it is there whole from one moment on. Raises StorageError."""
+def plant(store: str, id: str, archive: list[Entry], lines: list[Entry], disk: Disk = DISK) -> None:
+    """Make a session of complete lines: it is there whole from one moment on, its archive before it.
+
+    Raises: StorageError.
+    """
     path = log_path(store, id)
     with storing(f"create a session in {store}"):
         make_directory(disk, store)
     lock = Lock(beside(path, "lock"))
     try:
         with storing(f"create a session in {store}"):
+            if archive:
+                lines = [lines[0] | {"archived": _keep(path, archive, disk)}, *lines[1:]]
             disk.close(write_new(disk, beside(path, "tmp"), in_batches(map(encode, lines))))
             disk.replace(beside(path, "tmp"), path)
             disk.fsync_dir(store)
     finally:
         lock.release()
+
+
+def _keep(path: str, archive: list[Entry], disk: Disk) -> dict[str, Any]:
+    """Write the archived generation; the link that the log's first line holds. Raises OSError."""
+    folder = beside(path, "archive")
+    make_side_directory(disk, folder)
+    file = os.path.join(folder, "0001.jsonl")
+    disk.close(write_new(disk, file, in_batches(map(encode, archive))))
+    disk.fsync_dir(folder)
+    return {"name": "0001", "bytes": os.path.getsize(file), "sha256": digest_file(file)}
 
 
 def known(store: str) -> Iterator[tuple[Key, str]]:

@@ -20,12 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from server import ScriptedServer, calls, check_messages, text
 
-from agent.entries import encode, fault_of
+from agent.archive import Check, check
+from agent.entries import encode, fault_of, replay
 from agent.errors import StorageError
 from agent.importers.conversation import Conversation, Unreadable
 from agent.importers.sniff import READERS, conversations
 from agent.importers.source import open_source
-from agent.imports import Importer
+from agent.imports import Importer, lines_of
 from agent.messages import text_of
 from agent.session import Session
 from agent.wire import prepare_for_wire
@@ -85,8 +86,23 @@ def test_codex_compaction_replaces_what_came_before() -> None:
     assert told(found) == [
         "user: one", "user: [elided: 416 characters]", "user: two", "assistant: Hello **world**."
     ]  # fmt: skip
-    assert found.entries[1]["compacted_by"] == "codex"
-    assert found.dropped["messages before its compaction"] == 3
+    assert [(entry.get("kept"), entry.get("summary")) for entry in found.entries] == [
+        (True, None), (None, True), (None, None), (None, None)
+    ]  # fmt: skip
+    assert [text_of(entry["message"]) for entry in found.earlier] == ["one", "Hello **world**.", "Hello **world**."]
+
+
+def test_a_compaction_that_left_nothing_is_not_followed(tmp_path: Path) -> None:
+    """A file cut right behind it: what was there is still the conversation."""
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    path = lines(
+        tmp_path / "a.jsonl",
+        {"type": "response_item", "payload": said},
+        {"type": "compacted", "payload": {"message": "", "replacement_history": []}},
+    )
+    assert (told(only(path)), only(path).earlier) == (["user: hi"], [])
+    alone = lines(tmp_path / "b.jsonl", {"type": "compacted", "payload": {"message": "we looked"}})
+    assert [entry.get("summary") for entry in only(alone).entries] == [None]
 
 
 def test_codex_fork_begins_in_its_parent() -> None:
@@ -204,9 +220,16 @@ def test_claude_compaction_keeps_what_it_preserved() -> None:
     assert told(found) == [
         "user: [elided: 681 characters]", "assistant: Hello **world**.", "user: [elided: 134 characters]"
     ]  # fmt: skip
-    assert found.entries[0]["compacted_by"] == "claude"
-    assert only(HERE / "claude_rewound.jsonl").dropped["lines of other branches"] == 8
-    assert told(only(HERE / "claude_rewound.jsonl"))[1:] == ["user: After compaction", "assistant: Final answer"]
+    assert [(entry.get("summary"), entry.get("kept")) for entry in found.entries] == [
+        (True, None), (None, True), (None, None)
+    ]  # fmt: skip
+    assert [text_of(entry["message"])[:6] for entry in found.earlier[::2]] == [f"turn {n}" for n in range(1, 6)]
+    rewound = only(HERE / "claude_rewound.jsonl")
+    assert rewound.dropped["lines of other branches"] == 2
+    assert [text_of(entry["message"]) for entry in rewound.earlier] == [
+        "Start", "Ready", "Second attempt", "Second answer", "Keep going", "Kept going"
+    ]  # fmt: skip
+    assert told(rewound)[1:] == ["user: After compaction", "assistant: Final answer"]
 
 
 def test_claude_answers_are_put_together_again() -> None:
@@ -275,8 +298,9 @@ def test_pi_walks_the_tree_and_begins_at_its_compaction(tmp_path: Path) -> None:
         "user: I ran `id` (exit 0):\nme",
     ]
     assert found.entries[3]["tool"] == {"name": "bash", "ok": False}
+    assert [text_of(entry["message"]) for entry in found.earlier] == ["old", "kept", "I look.", "a.txt"]
     assert found.dropped == {
-        "thinking": 1, "entries before its compaction": 1, "entries of other branches": 1, "label entries": 1
+        "thinking": 1, "entries of other branches": 1, "label entries": 1
     }  # fmt: skip
 
 
@@ -484,8 +508,8 @@ def test_a_dry_run_says_all_and_writes_nothing(agent: Runner, home: Path) -> Non
         r"would import  codex  4 messages, about 1\d\d tokens, 1\d % of 1,000  codex_compacted.jsonl\n", done.out
     )
     assert done.err == (
-        "agent: codex_compacted.jsonl: left out: injected context: 4, messages before its compaction: 3, "
-        "token usage record: 3, world state: 2\n"
+        "agent: codex_compacted.jsonl: compacted by codex: 3 earlier messages are in its archive\n"
+        "agent: codex_compacted.jsonl: left out: token usage record: 3, injected context: 2, world state: 2\n"
     )
     assert not (home / ".local").exists()
 
@@ -497,7 +521,7 @@ def test_json_says_the_same_for_machines(agent: Runner, tmp_path: Path) -> None:
     good, refused = map(json.loads, done.out.splitlines())
     assert good | {"id": "", "tokens": 0} == {
         "path": str(HERE / "pi_error.jsonl"), "tool": "pi", "source_id": "00000000-0000-7000-8000-000000000001",
-        "title": "", "id": "", "messages": 1, "tokens": 0, "dry_run": False, "dropped": {"failed answers": 1}, "notices": [],
+        "title": "", "id": "", "messages": 1, "archived": 0, "tokens": 0, "dry_run": False, "dropped": {"failed answers": 1}, "notices": [],
     }  # fmt: skip
     assert refused == {
         "path": str(bad), "tool": "", "source_id": "", "title": "",
@@ -509,17 +533,65 @@ def test_an_import_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """Whole or not at all, whichever operation fails."""
     store = tmp_path / "store"
     failed = 0
-    for nth in range(1, 9):
+    for nth in range(1, 16):
         importer = Importer(str(store))
         try:
-            list(importer.take(str(HERE / "pi_tool.jsonl"), disk=Failing(nth, OSError(28, "No space left on device"))))
+            full = Failing(nth, OSError(28, "No space left on device"))
+            list(importer.take(str(HERE / "codex_compacted.jsonl"), disk=full))
         except StorageError:
             failed += 1
         found = sorted(path.name for path in store.glob("*.jsonl"))
         for name in found:
-            assert len(Session.read(str(store), name.removesuffix(".jsonl")).entries) == 5
+            session = Session.read(str(store), name.removesuffix(".jsonl"))
+            assert (len(session.entries), check(session)) == (6, Check(0, 1, []))
             (store / name).unlink()
-    assert failed >= 5
+    assert failed >= 8
+
+
+def test_what_the_other_tool_folded_is_found_and_restored(agent: Runner, home: Path, tmp_path: Path) -> None:
+    """Its compaction becomes one of ours: searched, shown, taken back, and `recall` is offered; kept messages once."""
+    call = {"type": "toolCall", "id": "c", "name": "bash", "arguments": {"command": "ls"}}
+    path = lines(
+        tmp_path / "a.jsonl",
+        {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00Z"},
+        pi_said("1", None, "user", "the launch code is 0000"),
+        pi_said("2", "1", "assistant", "noted"),
+        pi_said("3", "2", "user", "look"),
+        pi_said("4", "3", "assistant", call),
+        pi_said("5", "4", "toolResult", "a.txt", toolCallId="c"),
+        pi_entry("6", "5", type="compaction", summary="a code was given", firstKeptEntryId="3"),
+        pi_said("7", "6", "assistant", "one file"),
+    )
+    id = agent("sessions", "import", str(path)).out.split()[0]
+
+    def view() -> list[str]:
+        messages = json.loads(agent("sessions", "replay", id, "--json").out)["messages"]
+        return [m["role"] + ": " + (m["content"] or "").split("\n")[-1] for m in messages[1:]]
+
+    assert view() == [
+        "user: a code was given",
+        "user: look",
+        "assistant: ",
+        "tool: a.txt",
+        "assistant: one file",
+        "user: (go on)",
+    ]
+    assert "launch code" in agent("sessions", "search", "0000").out
+    [log] = (home / ".local/state/agent/sessions").glob("*.jsonl")
+    [summary] = [entry for entry in parsed(log) if entry.get("summary")]
+    assert (summary["covers"], summary["written"][-16:]) == ([2, 6], "a code was given")
+    with ScriptedServer([text("it was 0000")], repeat_last=True) as server:
+        assert agent("-q", "-c", id, "and the code?", OPENAI_BASE_URL=server.url, MODEL="m").out == "it was 0000\n"
+    assert "recall" in {tool["function"]["name"] for tool in server.requests[0]["tools"]}
+    assert server.violations == []
+    assert agent("sessions", "undo", id).code == 0
+    assert view() == [
+        "user: the launch code is 0000", "assistant: noted", "user: look", "assistant: ", "tool: a.txt",
+        "assistant: one file", "user: and the code?", "assistant: it was 0000", "user: (go on)",
+    ]  # fmt: skip
+    assert agent("sessions", "replay", id, "--check").code == 0
+    assert agent("doctor", id, "--dry-run").code == 0
+    assert "compacted after step 2" in agent("sessions", "stats", id).out
 
 
 @pytest.fixture(scope="module")
@@ -543,7 +615,11 @@ def test_every_file_imports_or_is_refused_with_a_sentence(imported: tuple[str, l
             continue
         session = Session.read(store, outcome.id)
         assert session.notices == []
-        assert [entry["n"] for entry in session.entries] == list(range(1, outcome.messages + 2))
+        assert check(session) == Check(0, bool(outcome.earlier), [])
+        lived = [entry["n"] for entry in session.originals()]
+        assert lived[: outcome.earlier + 1] == list(range(1, outcome.earlier + 2))
+        assert {entry["n"] for entry in session.entries if entry["type"] == "message"} <= set(lived)
+        assert sum(entry["type"] == "message" for entry in session.entries) == outcome.messages + 1
         assert session.meta["imported_from"]["tool"] == outcome.tool
         assert "model" not in session.meta
         assert all(entry["at"].endswith("Z") for entry in session.entries)
@@ -687,8 +763,11 @@ def test_any_damage_gives_sound_entries_or_a_sentence(
     for conversation in found:
         assert [fault_of(entry) for entry in conversation.entries if fault_of(entry)] == []
         assert all(encode(entry) and entry["at"].endswith("Z") for entry in conversation.entries)
-        messages = [*(entry["message"] for entry in conversation.entries), {"role": "user", "content": "go on"}]
-        assert check_messages(prepare_for_wire(messages)) is None
+        for generation in lines_of(conversation, {}, "/", "x"):
+            numbers = [entry["n"] for entry in generation[1:]]
+            assert len(set(numbers)) == len(numbers)
+            messages = [*replay(generation[1:]), {"role": "user", "content": "go on"}]
+            assert check_messages(prepare_for_wire(messages)) is None
 
 
 def test_a_long_line_and_a_deep_one(tmp_path: Path) -> None:

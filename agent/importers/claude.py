@@ -3,7 +3,8 @@
     {"type":"user|assistant|system|...","uuid","parentUuid","isSidechain","message":{role, content},"timestamp",...}
 
 The conversation is the path from the last leaf (`last-prompt.leafUuid`, else the last line) back to the root, or to a
-`compact_boundary`: behind the summary that follows it stand the messages that it names as preserved. One answer is
+`compact_boundary`: behind the summary that follows it stand the messages that it names as preserved; what it folded is
+the path to its `logicalParentUuid`. One answer is
 spread over lines of one `message.id`, and calls made at once stand on branches beside the path: both are put together
 again. A file whose lines name no parents is taken in its order.
 
@@ -14,6 +15,8 @@ the program wrote as answers (`<synthetic>`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import groupby
 from typing import Any
 
 from agent.importers.conversation import Conversation, Json, as_json, image, text_of, text_part, told
@@ -41,12 +44,20 @@ def read(source: Source) -> Iterator[Conversation]:
     conversation = Conversation("claude")
     records = list(source.records(conversation))
     lines = {r["uuid"]: r for r in records if isinstance(r.get("uuid"), str)}
-    path = _path(records, lines)
-    _describe(conversation, records, path)
-    chosen = _with_branches(records, path)
-    for record in chosen:
+    path = _path(_leaf(records, lines), records, lines)
+    folded = _path(text_of(path[0].get("logicalParentUuid")), [], lines) if path and _is_boundary(path[0]) else []
+    _describe(conversation, records, folded or path)
+    before, chosen = _with_branches(records, folded), _with_branches(records, path)
+    for record in before:
         _line(conversation, record)
-    _count_rest(conversation, records, {id(r) for r in chosen})
+    if path and _is_boundary(path[0]):
+        conversation.fold()
+    preserved = {id(record) for record in before}
+    for kept, run in groupby(chosen, lambda record: id(record) in preserved):
+        with conversation.keeping() if kept else nullcontext():
+            for record in run:
+                _line(conversation, record)
+    _count_rest(conversation, records, {id(r) for r in (*before, *chosen)})
     yield conversation.finish()
 
 
@@ -62,20 +73,27 @@ def _describe(conversation: Conversation, records: list[Json], path: list[Json])
 # ---- the tree ----
 
 
-def _path(records: list[Json], lines: dict[str, Json]) -> list[Json]:
-    """The lines from the root (or the last compaction) to the last leaf."""
+def _is_boundary(record: Json) -> bool:
+    return record.get("subtype") == "compact_boundary"
+
+
+def _path(leaf: str, records: list[Json], lines: dict[str, Json]) -> list[Json]:
+    """The lines from the root, or the last compaction, to a leaf; all `records`, where none names its parent.
+
+    Without `records` a compaction is no end: the walk goes on to what it folded.
+    """
     turns = [r for r in records if isinstance(r.get("uuid"), str) and not r.get("isSidechain")]
-    if not any(text_of(r.get("parentUuid")) in lines for r in turns):
+    if turns and not any(text_of(r.get("parentUuid")) in lines for r in turns):
         return turns
-    at, seen, path = _leaf(records, lines), set[str](), []
+    at, seen, path = leaf, set[str](), []
     while at in lines and at not in seen:
         seen.add(at)
         path.append(lines[at])
-        if lines[at].get("subtype") == "compact_boundary":
+        if records and _is_boundary(lines[at]):
             break
-        at = text_of(lines[at].get("parentUuid"))
+        at = text_of(lines[at].get("parentUuid")) or text_of(lines[at].get("logicalParentUuid"))
     path.reverse()
-    return _with_preserved(path, lines)
+    return _with_preserved(path, lines) if records else path
 
 
 def _leaf(records: list[Json], lines: dict[str, Json]) -> str:
@@ -150,8 +168,6 @@ def _blocks(record: Json, kind: str) -> list[Json]:
 def _line(conversation: Conversation, record: Json) -> None:
     kind, message = text_of(record.get("type")), record.get("message")
     if kind not in _TURNS:
-        if record.get("subtype") == "compact_boundary":
-            conversation.notices.append("it was compacted by claude: what came before its summary is not in it")
         conversation.drop(f"{kind or 'unknown'} lines".replace("-", " "))
     elif not isinstance(message, dict):
         conversation.drop("unreadable lines")
@@ -160,7 +176,7 @@ def _line(conversation: Conversation, record: Json) -> None:
     elif kind == "assistant":
         _answer(conversation, message, record.get("timestamp"))
     else:
-        more = {"compacted_by": "claude"} if record.get("isCompactSummary") else {}
+        more: Json = {"summary": True, "compacted_by": "claude"} if record.get("isCompactSummary") else {}
         _said(conversation, message.get("content"), record.get("timestamp"), more)
 
 

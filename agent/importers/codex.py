@@ -20,6 +20,7 @@ from typing import Any
 from agent.importers.conversation import Conversation, Json, Unreadable, text_of, text_part, told
 from agent.importers.source import Source, open_source
 
+SUMMARY = {"summary": True, "compacted_by": "codex"}
 KEPT_KINDS = ("user.", "compaction.summary", "generic.turn_aborted")
 INJECTED = (
     "<environment_context>",
@@ -127,7 +128,7 @@ def _message(conversation: Conversation, item: Json, at: Any) -> None:
         passed = item.get("internal_chat_message_metadata_passthrough")
         kinds = passed.get("content_item_kinds") if isinstance(passed, dict) else None
         summary = isinstance(kinds, list) and "compaction.summary" in kinds
-        conversation.user(parts, at, **({"compacted_by": "codex"} if summary else {}))
+        conversation.user(parts, at, **(SUMMARY if summary else {}))
 
 
 def _injected(item: Json, text: str) -> bool:
@@ -157,13 +158,13 @@ def _parts(conversation: Conversation, content: Any) -> list[Json]:
 
 def _compacted(conversation: Conversation, payload: Json, at: Any) -> None:
     """Codex's own compaction: its history, or in old files its summary, replaces what came before."""
-    conversation.clear()
+    conversation.fold()
     history = payload.get("replacement_history")
-    if isinstance(history, list):
-        for item in history:
+    with conversation.keeping():
+        for item in history if isinstance(history, list) else []:
             _item(conversation, item, at)
-    else:
-        conversation.user(text_of(payload.get("message")), at, compacted_by="codex")
+    if not isinstance(history, list):
+        conversation.user(text_of(payload.get("message")), at, **SUMMARY)
 
 
 # ---- forks ----

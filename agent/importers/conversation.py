@@ -5,14 +5,18 @@ pieces of one answer (same `key`, or calls right after its text) become one mess
 message with its call, the latest open call of that id; whatever says nothing is not a message. Calls are history:
 their names are kept as they were and make nothing callable.
 
-`dropped` counts by kind what a resume of that tool would send and this conversation does not hold, or what is no
-message at all. Times stay as they were.
+Where the other tool had compacted the conversation, `entries` is what it would send now and `earlier` what it folded:
+`fold` parts the two, and messages that it kept word for word are added again under `keeping`.
+
+`dropped` counts by kind what stands in the file and in neither. Times stay as they were.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -42,22 +46,35 @@ class Conversation:
     started: str = ""
     system: str = ""
     entries: list[Json] = field(default_factory=list)
+    earlier: list[Json] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     notices: list[str] = field(default_factory=list)
     _answer: Json | None = None
     _key: Any = None
     _open: dict[str, list[Json]] = field(default_factory=dict)
+    _keeping: bool = False
 
     def drop(self, kind: str, count: int = 1) -> None:
-        self.dropped[kind] += count
+        """Count what is left out; not a second time for what was kept."""
+        if not self._keeping:
+            self.dropped[kind] += count
 
-    def clear(self) -> None:
+    def fold(self) -> None:
         """A compaction of the other tool: what follows replaces everything so far."""
-        if self.entries:
-            self.drop("messages before its compaction", len(self.entries))
+        self.earlier += [entry for entry in self.entries if not entry.get("kept")]
         self.entries.clear()
         self._open.clear()
         self._answer = None
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """What is added inside stands in `earlier` too: the other tool kept it word for word."""
+        self._keeping = True
+        try:
+            yield
+        finally:
+            self._keeping = False
+            self._answer = None
 
     def user(self, content: Any, at: Any = None, **more: Any) -> None:
         """A user message: text, or a list of text and image parts. Nothing, when it holds nothing."""
@@ -100,15 +117,24 @@ class Conversation:
         message = {"role": "tool", "tool_call_id": id, "content": text or "(no output)"}
         place = self._place(answer) + answer["answered"] + 1
         answer["answered"] += 1
-        self.entries.insert(place, {"type": "message", "at": moment(at), "message": message, "tool": about})
+        kept = {"kept": True} if self._keeping else {}
+        self.entries.insert(place, {"type": "message", "at": moment(at), "message": message, "tool": about, **kept})
 
     def finish(self) -> Conversation:
-        """Every entry complete: without our marks, and with a time (that of its neighbour where the file has none)."""
+        """Every entry complete: without our marks, and with a time (that of its neighbour where the file has none).
+
+        A compaction that left nothing at all (a file cut right there) is not followed.
+        """
+        if not self.entries:
+            self.entries, self.earlier = self.earlier, []
+        if not self.earlier:  # a summary whose originals are not here is itself the original
+            for entry in self.entries:
+                entry.pop("summary", None)
         last = self.started = moment(self.started)
-        for entry in self.entries:
+        for entry in (*self.earlier, *self.entries):
             entry.pop("answered", None)
             last = entry["at"] = entry.get("at") or last or "1970-01-01T00:00:00Z"
-        self.started = self.started or (self.entries[0]["at"] if self.entries else "")
+        self.started = self.started or next((e["at"] for e in (*self.earlier, *self.entries)), "")
         self._answer = None
         return self
 
@@ -119,6 +145,7 @@ class Conversation:
         return self._answer
 
     def _add(self, message: Json, at: Any, more: Json) -> Json:
+        more |= {"kept": True} if self._keeping and not more.get("summary") else {}
         entry = {"type": "message", "at": moment(at), "message": message, **more}
         self.entries.append(entry)
         return entry

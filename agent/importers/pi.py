@@ -33,11 +33,16 @@ def read(source: Source) -> Iterator[Conversation]:
     records = list(source.records(conversation))
     _describe(conversation, records)
     path = _path(records)
-    kept = _after_compaction(records, path)
-    if len(kept) < len(path):
-        conversation.drop("entries before its compaction", sum(r.get("type") == "message" for r in path) - sum(
-            r.get("type") == "message" for r in kept))  # fmt: skip
-    for record in kept:
+    place, start = _compaction(records, path)
+    for record in path[:place]:
+        _entry(conversation, record)
+    if place:
+        conversation.fold()
+        _entry(conversation, path[place])
+        with conversation.keeping():
+            for record in path[start:place]:
+                _entry(conversation, record)
+    for record in path[place + bool(place) :]:
         _entry(conversation, record)
     others = sum(r.get("type") == "message" for r in records) - sum(r.get("type") == "message" for r in path)
     if others:
@@ -67,17 +72,15 @@ def _path(records: list[Json]) -> list[Json]:
     return path[::-1]
 
 
-def _after_compaction(records: list[Json], path: list[Json]) -> list[Json]:
-    """The last compaction of the path, what it kept, and what came after; the whole path where there is none."""
-    place = next((i for i in range(len(path) - 1, -1, -1) if path[i].get("type") == "compaction"), None)
-    if place is None:
-        return path
-    first, index = path[place].get("firstKeptEntryId"), path[place].get("firstKeptEntryIndex")
+def _compaction(records: list[Json], path: list[Json]) -> tuple[int, int]:
+    """Where on the path the last compaction stands, and the first entry that it kept; (0, 0) where there is none."""
+    place = next((i for i in range(len(path) - 1, 0, -1) if path[i].get("type") == "compaction"), 0)
+    last: Json = path[place] if place else {}
+    first, index = last.get("firstKeptEntryId"), last.get("firstKeptEntryIndex")
     start = next((i for i, r in enumerate(path[:place]) if r.get("id") == first and first), place)
     if path is records and isinstance(index, int):
         start = max(0, min(index, place))
-    kept = [r for r in path[start:place] if r.get("type") != "compaction"]
-    return [path[place], *kept, *path[place + 1 :]]
+    return place, start
 
 
 def _entry(conversation: Conversation, record: Json) -> None:
@@ -86,7 +89,8 @@ def _entry(conversation: Conversation, record: Json) -> None:
         _message(conversation, record["message"], at)
     elif kind in ("compaction", "branch_summary") and isinstance(record.get("summary"), str):
         lead = SUMMARY if kind == "compaction" else BRANCH
-        conversation.user(lead + record["summary"], at, compacted_by="pi")
+        whole = {"summary": True} if kind == "compaction" else {}
+        conversation.user(lead + record["summary"], at, compacted_by="pi", **whole)
     elif kind == "custom_message":
         conversation.user(_parts(conversation, record.get("content")), at)
     elif kind == "model_change":
