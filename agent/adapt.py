@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from agent.errors import APIError
@@ -33,32 +32,32 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
 
 def _roles(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     if re.search(r"alternat|successive (?:user|assistant)|interleave|same role|consecutive", said):
-        return replace(dialect, alternate=True), "roles alternate"
+        return dialect._replace(alternate=True), "roles alternate"
     if "role" in said and re.search(r"does not support|not supported|unsupported|unknown|invalid", said):
         if re.search(r"['\"`]developer['\"`]", said):
-            return replace(dialect, system="system"), "the system message has the role system"
+            return dialect._replace(system="system"), "the system message has the role system"
         if re.search(r"['\"`]system['\"`]|system (?:role|message)", said):
-            return replace(dialect, system="fold"), "the system message joins the first prompt"
+            return dialect._replace(system="fold"), "the system message joins the first prompt"
     return None
 
 
 def _reasoning(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     if "signature" in said and "thought" in said:
-        return replace(dialect, signatures=True), "thought signatures are sent back"
+        return dialect._replace(signatures=True), "thought signatures are sent back"
     if "reasoning_content" not in said and "reasoning" not in said:
         return None
     if re.search(r"must be (?:passed|provided|included|sent)|missing|required|pass(?:ed)? back", said):
-        return replace(dialect, reasoning="calls"), "reasoning is sent back"
+        return dialect._replace(reasoning="calls"), "reasoning is sent back"
     if re.search(
         r"not permitted|extra|unknown|unexpected|unrecognized|not (?:allowed|supported)|should not|must not", said
     ):
-        return replace(dialect, reasoning="drop"), "reasoning is withheld"
+        return dialect._replace(reasoning="drop"), "reasoning is withheld"
     return None
 
 
 def _identifiers(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     if re.search(r"tool.?call.?id.*length of 9|length of 9.*tool.?call", said, re.DOTALL):
-        return replace(dialect, ids="alnum9"), "call ids have nine letters"
+        return dialect._replace(ids="alnum9"), "call ids have nine letters"
     return None
 
 
@@ -68,9 +67,9 @@ def _content(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dial
     if re.search(
         r"content.{0,40}(?:null|none|must be a (?:valid )?string|is required|missing|input should be a valid)", said
     ):
-        return replace(dialect, silent_content="empty"), "silent messages have empty content"
+        return dialect._replace(silent_content="empty"), "silent messages have empty content"
     if re.search(r"text content is empty|content.{0,20}empty", said):
-        return replace(dialect, silent_content="omit"), "silent messages have no content"
+        return dialect._replace(silent_content="omit"), "silent messages have no content"
     return None
 
 
@@ -81,7 +80,7 @@ def _tools(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialec
         r"tool choice requires",
         said,
     )
-    return (replace(dialect, tools=False), "this model is offered no tools") if without else None
+    return (dialect._replace(tools=False), "this model is offered no tools") if without else None
 
 
 def _parameter(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
@@ -92,8 +91,8 @@ def _parameter(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tu
     other = _OTHER_CAP.get(name)
     if other and name == dialect.output_cap:
         if error.kind == "params":
-            return replace(dialect, output_cap=other), f"{other} in place of {name}"
+            return dialect._replace(output_cap=other), f"{other} in place of {name}"
         return None
     if name == "tools":
-        return replace(dialect, tools=False), "this model is offered no tools"
-    return replace(dialect, drop=(*dialect.drop, name)), f"{name} is left out"
+        return dialect._replace(tools=False), "this model is offered no tools"
+    return dialect._replace(drop=(*dialect.drop, name)), f"{name} is left out"

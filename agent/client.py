@@ -5,7 +5,7 @@
 An attempt sends the request and reads the stream; nothing is retried once a fragment was shown. A refusal that a change
 of the request can mend is mended once and remembered (`agent.adapt`, `agent.memory`); a temporary one is waited for
 (`agent.retry`), within limits of count and time. One HTTP exchange is `agent.exchange`'s. The key is never shown: all
-text that leaves goes through `redact`.
+text that leaves goes through `redact`. What only a refusal needs is imported where it is used.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from typing import Any
 
 import orjson
 
-from agent.adapt import adapted
 from agent.body import encode_request, output_cap
 from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge
 from agent.events import Emit, Notice, Waiting
 from agent.exchange import Exchange, Refusal
-from agent.faults import Answer, classify, fault
 from agent.memory import Memory
 from agent.messages import Delta, Reply, Request, Sent
 from agent.providers import Target
 from agent.redact import redact, secret_values
-from agent.retry import ATTEMPTS, LONGEST_WAIT, TOTAL_WAIT, ladder
 from agent.stream import Assembled, Assembler
 from agent.transport import Transport
 from agent.wire import Dialect
@@ -165,6 +162,8 @@ class _Completion:
             return self._interrupted(assembler, error, sent, began)
 
     def _classified(self, refusal: Refusal) -> AgentError:
+        from agent.faults import Answer, classify
+
         client = self.client
         near = None if client.window is None else self._estimate() >= 0.9 * client.window
         return classify(
@@ -185,6 +184,8 @@ class _Completion:
         """A reply, or what an answer that is none stands for."""
         client, word = self.client, (answer.finish_reason or "").lower()
         if answer.failed:
+            from agent.faults import fault
+
             raise fault("server", f"the answer ended with {answer.finish_reason}")
         usage = answer.usage
         if answer.empty and not answer.cut_calls and not any(mark in word for mark in _FILTERED):
@@ -199,6 +200,8 @@ class _Completion:
                     status=200,
                 )
             if not self.asked_again and not answer.truncated:
+                from agent.faults import fault
+
                 self.asked_again = True
                 raise _again(fault("empty", "an answer without text"))
             client._notice("warning", "empty_answer", "the model answered with nothing")
@@ -234,10 +237,11 @@ class _Completion:
     def _check_truncation(self, prompt: int) -> None:
         """Notice a server that read far less than was sent, and learn its real window.
 
-        Bytes only raise the question (a token is hardly ever more than eight); the tokenizer decides it.
+        Bytes only raise the question (a token is hardly ever more than eight), the estimate, which errs high, drops it
+        for what is short; the tokenizer, which takes 150 ms to load, decides it. No window is below 512.
         """
         client = self.client
-        if self.size < prompt * 8:
+        if self.size < prompt * 8 or prompt < 512 or self._estimate() < 2048:
             return
         from agent.tokens import count
 
@@ -272,6 +276,8 @@ class _Completion:
             return self._lower_cap(error.limit, remember=True)
         if isinstance(error, ContextOverflow):
             return self._overflowed(error)
+        from agent.adapt import adapted
+
         found = adapted(error, client.dialect, self._sent_parameters())
         if found is None or found[1] in self.changes:
             return False
@@ -330,6 +336,8 @@ class _Completion:
 
     def _wait(self, error: APIError) -> None:
         """Wait before the next attempt, or raise the error when there is none."""
+        from agent.retry import ATTEMPTS, LONGEST_WAIT, TOTAL_WAIT, ladder
+
         client = self.client
         self.retries += 1
         allowed = ATTEMPTS if error.retries is None else error.retries

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agent.errors import AgentError, APIError, TemporaryError
-from agent.faults import fault
 from agent.messages import Delta
 from agent.sse import Event, EventReader
 from agent.stream import Assembled, Assembler
@@ -126,6 +125,8 @@ class Exchange:
             pass
 
     def _stalled(self) -> APIError:
+        from agent.faults import fault
+
         if self.assembler.started or self._reader.damaged or self.assembler.usage:
             return fault("timeout", f"nothing came for {self._stall:g} s")
         beats = " (only heartbeats)" if self._reader.comments else ""
@@ -133,6 +134,8 @@ class Exchange:
 
     def _unfinished(self) -> Exception:
         """Why a stream that ended without an end mark is no answer."""
+        from agent.faults import fault
+
         reader, started = self._reader, self.assembler.started
         if reader.html:
             return Refusal(200, {}, reader.body)

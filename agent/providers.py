@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from agent.errors import ConfigError
 from agent.wire import Dialect
 
 
-@dataclass(frozen=True)
-class Provider:
+class Provider(NamedTuple):
     """A row of the table. `families` are beginnings of its own models' names; `default` the model used when only its
     key is set; `asks` whether its /models states windows; `local` a server on this machine, which needs no key."""
 
@@ -78,19 +76,22 @@ BY_NAME = {p.name: p for p in TABLE} | {
 _AGGREGATORS = {"openrouter", "siliconflow", "together", "fireworks", "novita"}
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """One model on one server. `provider` is "" for a server that is not in the table; `key_variable` names where the
     key came from; `source` says how the server was chosen."""
 
     provider: str
     base_url: str
     model: str
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     dialect: Dialect = Dialect()
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = {}
     key_variable: str = ""
     source: str = ""
+
+    def __repr__(self) -> str:
+        """Without the key and the headers, so that no traceback shows them."""
+        return f"Target({self.provider!r}, {self.base_url!r}, {self.model!r}, {self.key_variable!r}, {self.source!r})"
 
     @property
     def loopback(self) -> bool:
@@ -236,14 +237,12 @@ def _from_alias(name: str, alias: Mapping[str, Any], environ: Mapping[str, str])
             {**environ, **_lent(provider, variable, environ)},
             f"alias {name}",
         )
-    from dataclasses import replace
-
     if variable:
-        found = replace(found, api_key=_clean_key(environ.get(variable, "").strip(), variable), key_variable=variable)
+        found = found._replace(api_key=_clean_key(environ.get(variable, "").strip(), variable), key_variable=variable)
     if isinstance(alias.get("headers"), Mapping):
-        found = replace(found, headers={**found.headers, **{str(k): str(v) for k, v in alias["headers"].items()}})
+        found = found._replace(headers={**found.headers, **{str(k): str(v) for k, v in alias["headers"].items()}})
     if isinstance(alias.get("dialect"), Mapping):
-        found = replace(found, dialect=Dialect.from_json({**found.dialect.as_json(), **alias["dialect"]}))
+        found = found._replace(dialect=Dialect.from_json({**found.dialect.as_json(), **alias["dialect"]}))
     return found
 
 

@@ -7,7 +7,6 @@ careful default stands, and its source says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -57,7 +56,7 @@ def price_of(spec: str | None, settings: Settings, environ: Mapping[str, str]) -
 
     @lru_cache(maxsize=64)
     def known(model: str) -> windows.Price | None:
-        return windows.price_for(replace(target, model=model or target.model)) or windows.price_for(target)
+        return windows.price_for(target._replace(model=model or target.model)) or windows.price_for(target)
 
     def price(model: str, usage: Usage) -> float | None:
         found = known(model)

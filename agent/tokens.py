@@ -15,7 +15,6 @@ This module does not know how a context is made smaller.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 from typing import Any, NamedTuple
@@ -239,8 +238,7 @@ def context_size(
 # ---- limits ----
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What a context may take of a window.
 
     `trigger` is the size at which it is compacted, None when switched off; `target` what a compaction aims for;

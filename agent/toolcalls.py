@@ -9,20 +9,18 @@ only when the answer has ended, so none is ever seen half made.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 
-@dataclass
 class _Open:
     """A call being written."""
 
-    id: str = ""
-    name: str = ""
-    parts: list[str] = field(default_factory=list)
-    extra: dict[str, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.parts: list[str] = []
+        self.extra: dict[str, Any] = {}
 
     @property
     def written(self) -> str:

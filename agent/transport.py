@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import httpx
 
 from agent import __version__
 from agent.errors import AgentError, ConfigError
-from agent.faults import fault
 from agent.providers import Target, is_loopback
 
 CONNECT_SECONDS = 15.0
@@ -24,12 +22,11 @@ _TLS_HINT = "Set SSL_CERT_FILE to your CA bundle, or AGENT_TLS=system to use the
 _PROXY_HINT = "Check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
 
-@dataclass
 class Deadline:
     """A moment on the clock by which bytes must come; moved by whoever sees progress."""
 
-    clock: Callable[[], float]
-    at: float
+    def __init__(self, clock: Callable[[], float], at: float) -> None:
+        self.clock, self.at = clock, at
 
     def extend(self, seconds: float) -> None:
         self.at = self.clock() + seconds
@@ -181,6 +178,8 @@ def _bound(response: httpx.Response, deadline: Deadline) -> Callable[[], None]:
 
 def _translated(error: Exception, base_url: str, seconds: float) -> AgentError:
     """An httpx failure as one of ours."""
+    from agent.faults import fault
+
     said = str(error) or type(error).__name__
     where = base_url.split("?")[0]
     if isinstance(error, httpx.ConnectTimeout):

@@ -14,8 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -29,8 +28,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SKIP_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedTuple):
     """How a provider departs from plain chat completions. The defaults suit an unknown server."""
 
     output_cap: str = "max_tokens"
@@ -56,21 +54,21 @@ class Dialect:
 
     def as_json(self) -> dict[str, Any]:
         """Only what differs from the default."""
-        pairs = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
-        return {name: list(v) if isinstance(v, tuple) else v for name, v, default in pairs if v != default}
+        changed = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     @staticmethod
     def from_json(stored: Any) -> Dialect:
         """Read what `as_json` wrote; unknown or ill-typed entries are ignored."""
         found: dict[str, Any] = {}
-        for field in fields(Dialect):
-            value = stored.get(field.name) if isinstance(stored, dict) else None
-            if field.name == "drop":
+        for name, default in Dialect._field_defaults.items():
+            value = stored.get(name) if isinstance(stored, dict) else None
+            if name == "drop":
                 if isinstance(value, (list, tuple)):
                     found["drop"] = tuple(v for v in value if isinstance(v, str))
-            elif type(value) is type(field.default):
-                found[field.name] = value
-        return replace(Dialect(), **found)
+            elif type(value) is type(default):
+                found[name] = value
+        return Dialect(**found)
 
 
 def prepare_for_wire(messages: Iterable[Any], dialect: Dialect | None = None) -> list[Message]:

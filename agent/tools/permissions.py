@@ -18,7 +18,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -59,7 +58,6 @@ def _names() -> str:
     return ", ".join((*TOOL_NAMES, "net"))
 
 
-@dataclass
 class Permissions:
     """The rules of one run. `sandboxed`: the operating system confines tool processes, or a function that finds out
     when a command is to run. `cwd` is what relative path patterns are relative to.
@@ -67,17 +65,19 @@ class Permissions:
     Raises: `UsageError` for a rule that cannot be read.
     """
 
-    allow: Sequence[str] = ()
-    deny: Sequence[str] = ()
-    yolo: bool = False
-    sandboxed: bool | Callable[[], bool] = False
-    cwd: str = "."
-    granted: set[tuple[str, str]] = field(default_factory=set)
-    """What the user answered "always" to: tool and subject."""
-
-    def __post_init__(self) -> None:
-        self._allow = [parse_rule(text) for text in self.allow]
-        self._deny = [parse_rule(text) for text in self.deny]
+    def __init__(
+        self,
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        yolo: bool = False,
+        sandboxed: bool | Callable[[], bool] = False,
+        cwd: str = ".",
+    ) -> None:
+        self.yolo, self.sandboxed, self.cwd = yolo, sandboxed, cwd
+        self._allow = [parse_rule(text) for text in allow]
+        self._deny = [parse_rule(text) for text in deny]
+        self.granted: set[tuple[str, str]] = set()
+        """What the user answered "always" to: tool and subject."""
 
     @property
     def allows_net(self) -> bool:
