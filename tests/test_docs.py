@@ -133,7 +133,7 @@ def test_the_transcripts(shell: Any) -> None:
                 ids = list(dict.fromkeys([*ids, *(i for line in printed for i in ID.findall(line))]))[:1]
                 if not matches(shown, printed):
                     wrong.append("\n".join([f"$ {command}", *printed]))
-    assert wrong == []
+    assert not wrong, "\n\n".join(wrong)
     assert server.violations == []
 
 
