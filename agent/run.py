@@ -346,12 +346,20 @@ def _saved(turn: TurnFinished) -> str:
 
 
 def write_atomically(path: str, text: str) -> None:
-    """Write a file so that it is whole or not there. Raises: OSError."""
-    part = f"{path}.{os.getpid()}.part"
+    """Write a file so that it is whole or not there: the file a symlink points to, not the link. What is no regular
+    file (a terminal, a pipe, /dev/null) is written to, never replaced. Raises: OSError.
+    """
+    path = os.path.realpath(path)
     data = text.encode("utf-8", "replace")
+    data = data if data.endswith(b"\n") or not data else data + b"\n"
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            file.write(data)
+        return
+    part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
-            file.write(data if data.endswith(b"\n") or not data else data + b"\n")
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
