@@ -6,7 +6,6 @@ fixed, so that two requests of one conversation share their beginning.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import orjson
@@ -20,7 +19,7 @@ def encode_request(request: Request, model: str, dialect: Dialect, cap: int | No
     limit where that is missing or larger."""
     prepared = prepare_for_wire(request.messages, dialect)
     written = encode_messages(prepared)
-    sent = Sent(hashlib.sha256(written).hexdigest(), len(prepared), dialect.as_json())
+    sent = Sent(written, len(prepared), dialect.as_json())
     rest = {k: v for k, v in _parameters(request, dialect, cap).items() if k not in dialect.drop}
     head, tail = orjson.dumps({"model": model}), orjson.dumps(rest)
     return head[:-1] + b',"messages":' + written + (b"," + tail[1:] if rest else b"}"), sent

@@ -151,7 +151,7 @@ class _Completion:
         assembler = exchange.assembler
         try:
             try:
-                return self._reply(exchange.run(body), sent, began)
+                return self._reply(exchange.run(body, lambda: sent.sha256), sent, began)
             except Refusal as refusal:
                 raise self._classified(refusal) from None
         except BaseException as error:

@@ -51,11 +51,11 @@ class Exchange:
         self._debug = debug
         self._reader = EventReader()
 
-    def run(self, body: bytes) -> Assembled:
-        """Send and read. Raises: `Refusal`, `TemporaryError` (timeout, connection, nothing came), `ConfigError`."""
+    def run(self, body: bytes, meanwhile: Callable[[], object] = lambda: None) -> Assembled:
+        """Send and read; `meanwhile` is called in between. Raises: `Refusal`, `TemporaryError` (timeout, connection, nothing came), `ConfigError`."""
         if self._debug:
             self._debug(f"> POST /chat/completions ({len(body)} bytes)\n{body.decode()}")
-        response, deadline = self._transport.post("/chat/completions", body, self._first)
+        response, deadline = self._transport.post("/chat/completions", body, self._first, meanwhile)
         if self._debug:
             self._debug(f"< HTTP {response.status_code} {dict(response.headers)}")
         try:

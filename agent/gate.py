@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ContextOverflow
 from agent.messages import Model, Schema
 from agent.session import Session
-from agent.tokens import Limits, context_size
+from agent.tokens import Limits, Size, context_size
 
 if TYPE_CHECKING:
     from agent.compaction import Compactor
@@ -32,6 +32,7 @@ class Gate:
         self._tools = tuple(tools) if model.takes_tools else ()
         self._more, self._named = more, named
         self._compactor: Compactor | None = None
+        self._measured: tuple[object, Size] | None = None
 
     @property
     def compactor(self) -> Compactor:
@@ -71,9 +72,18 @@ class Gate:
         """Compact because the user asks."""
         return self.compactor.now(**wishes)
 
+    def size(self) -> Size:
+        """The size of the next request: measured once for the same entries and tools."""
+        entries = self._session.entries
+        state = (id(entries), len(entries), self._tools)
+        if self._measured is None or self._measured[0] != state:
+            size = context_size(self._session.meta, entries, self._model.name, self._tools)
+            self._measured = (state, size)
+        return self._measured[1]
+
     def _close(self) -> bool:
         """Whether the size is near enough to what is allowed that the compactor must look."""
         limits = self.limits
         bound = limits.window if limits.trigger is None else limits.trigger
-        size = context_size(self._session.meta, self._session.entries, self._model.name, self._tools)
+        size = self.size()
         return size.tokens >= (bound if size.reported else NEAR * bound)

@@ -19,7 +19,6 @@ from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished,
 from agent.gate import Gate
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
-from agent.tokens import context_size
 from agent.tools import Toolbox, ToolResult
 
 OVERFLOW_ATTEMPTS = 2
@@ -172,7 +171,7 @@ class Turn:
         """The user's cap on the answer, lowered to what the window still holds."""
         if self.max_tokens is None:
             return None
-        size = context_size(self.session.meta, self.session.entries, self.model.name, self.toolbox.schemas())
+        size = self.compactor.size()
         return max(16, min(self.max_tokens, self.compactor.limits.window - size.tokens))
 
     def _take(self, reply: Reply) -> None:
@@ -201,7 +200,7 @@ class Turn:
     # ---- what is told ----
 
     def _show_budget_before(self) -> None:
-        size = context_size(self.session.meta, self.session.entries, self.model.name, self.toolbox.schemas())
+        size = self.compactor.size()
         self.emit(self._budget(size.tokens, estimated=True))
         trigger = self.compactor.limits.trigger
         if trigger is not None and size.tokens >= trigger:

@@ -6,7 +6,9 @@ record. No I/O, no decisions.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 Message = dict[str, Any]
@@ -98,16 +100,24 @@ class Request(NamedTuple):
     """False: the tools are shown (so that the cached prefix stays) but none may be called."""
 
 
-class Sent(NamedTuple):
+class Sent:
     """What went over the wire for one request: enough to show it again and prove it.
 
     `sha256` is over the bytes of the request's `messages` array (see `agent.wire`); `count` its length; `dialect` the
-    non-default rules under which it was prepared.
+    non-default rules under which it was prepared. The bytes are digested when somebody asks: for a long conversation
+    that takes longer than to send it, and there is time while the server thinks.
     """
 
-    sha256: str
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of this
-    dialect: dict[str, Any] = {}  # noqa: RUF012  read only
+    def __init__(self, written: bytes, count: int, dialect: dict[str, Any] | None = None) -> None:
+        self.count, self.dialect = count, dialect or {}
+        self._written = written
+
+    @cached_property
+    def sha256(self) -> str:
+        """In hex."""
+        digest = hashlib.sha256(self._written).hexdigest()
+        self._written = b""
+        return digest
 
 
 class Reply(NamedTuple):

@@ -15,7 +15,7 @@ This module does not know how a context is made smaller.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -68,7 +68,8 @@ def _class_of(byte: int) -> str:
     return next((name for end, name in limits if byte < end), "4")
 
 
-_RATES = tuple((name.encode(), cost) for name, cost in _COSTS.items())
+_NAMES = tuple(map(str.encode, _COSTS))
+_OF_ASCII = _NAMES[:7]
 _EACH = tuple(_COSTS.values())
 _CLASSES = bytes(ord(_class_of(byte)) for byte in range(256))
 
@@ -78,7 +79,7 @@ def estimate(text: str) -> int:
     if not text:
         return 0
     classed = text.encode("utf-8", "surrogatepass").translate(_CLASSES)
-    seen = [classed.count(name) for name, _ in _RATES]
+    seen = list(map(classed.count, _OF_ASCII if text.isascii() else _NAMES))
     tokens = sum(map(mul, seen, _EACH))
     joined = seen[0] + seen[1] + seen[2]
     breaks = len(text) - joined
@@ -118,7 +119,7 @@ def count(text: str) -> int:
 # ---- messages ----
 
 
-@lru_cache(maxsize=8192)
+@cache  # the texts live as long as the run anyway
 def _measured(measure: Measure, text: str) -> int:
     """A text is measured once in a run: every request looks at the whole conversation again."""
     return measure(text)
@@ -164,6 +165,8 @@ class Size(NamedTuple):
 
 def standing(entries: Sequence[Entry]) -> list[Entry]:
     """The message entries that reach the model: without the prompts of turns that failed before any answer."""
+    if not any(entry.get("type") == "failed" for entry in entries):
+        return [entry for entry in entries if entry.get("type") == "message"]
     answered, left_out = 0, set()
     for entry in entries:
         if entry.get("type") == "failed" and entry.get("prompt", 0) > answered:
@@ -201,15 +204,26 @@ def calibration(meta: Entry, entries: Sequence[Entry], model: str, tools: Sequen
     live = standing(entries)
     found = _reported(meta, live, model)
     if found is not None:
-        usage = usage_from_json(found[1]["usage"])
-        estimated = estimate_messages((e["message"] for e in live[: found[0]]), tools)
-        ratio = usage.prompt / max(1, estimated) if usage else 1.0
-        return min(max(ratio, RATIO_BOUNDS[0]), RATIO_BOUNDS[1])
+        return _ratio(live[: found[0]], found[1], tools)
+    return _remembered_ratio(entries)
+
+
+def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema]) -> float:
+    usage = usage_from_json(answer["usage"])
+    estimated = estimate_messages((e["message"] for e in before), tools)
+    return _bounded(usage.prompt / max(1, estimated) if usage else 1.0)
+
+
+def _remembered_ratio(entries: Sequence[Entry]) -> float:
     for entry in reversed(entries):
         guard = entry.get("guard") if entry.get("type") == "compaction" else None
         if isinstance(guard, dict) and isinstance(guard.get("ratio"), int | float):
-            return float(min(max(guard["ratio"], RATIO_BOUNDS[0]), RATIO_BOUNDS[1]))
+            return _bounded(guard["ratio"])
     return 1.0
+
+
+def _bounded(ratio: float) -> float:
+    return float(min(max(ratio, RATIO_BOUNDS[0]), RATIO_BOUNDS[1]))
 
 
 def context_size(
@@ -218,21 +232,29 @@ def context_size(
     """Tokens of the next request: reported where known, plus what was appended since; else estimated.
 
     A report of less than a fifth of the estimate is no size (a server that cut the prompt, or counts something else).
+    What was reported is not estimated again: a long conversation costs no more than a short one.
     """
     live = standing(entries)
-    ratio = calibration(meta, entries, model, tools)
-    sizes = [message_tokens(e["message"], measure) for e in live]
-    whole = sum(sizes) + tool_tokens(tools, measure)
     found = _reported(meta, live, model)
     usage = usage_from_json(found[1]["usage"]) if found else None
-    if found is None or usage is None:
-        return Size(round(whole * ratio), False)
-    index = found[0]
-    if usage.prompt * 5 < sum(sizes[:index]):
-        return Size(whole, False)
+    if found is None or usage is None or _far_below(usage.prompt, live[: found[0]], measure):
+        whole = sum(message_tokens(e["message"], measure) for e in live) + tool_tokens(tools, measure)
+        return Size(whole if found else round(whole * _remembered_ratio(entries)), False)
+    index, entry = found
     # Reasoning is billed in the answer and not sent again: the answer counts for what it says.
-    answer = min(usage.completion, 2 * sizes[index]) if usage.completion else sizes[index]
-    return Size(round(usage.prompt + answer + sum(sizes[index + 1 :]) * ratio), True)
+    said = message_tokens(entry["message"], measure)
+    answer = min(usage.completion, 2 * said) if usage.completion else said
+    since = sum(message_tokens(e["message"], measure) for e in live[index + 1 :])
+    ratio = _ratio(live[:index], entry, tools) if since * 100 > usage.prompt else 1.0
+    return Size(round(usage.prompt + answer + since * ratio), True)
+
+
+def _far_below(prompt: int, before: Sequence[Entry], measure: Measure) -> bool:
+    """Whether a report is less than a fifth of the estimate. Where it is a fifth of the characters, there is no need
+    to estimate: a character is seldom more than a token."""
+    if prompt * 5 >= sum(len(text_of(e["message"])) for e in before):
+        return False
+    return prompt * 5 < sum(message_tokens(e["message"], measure) for e in before)
 
 
 # ---- limits ----

@@ -54,13 +54,17 @@ class Transport:
         self._client: httpx.Client | None = None
         self._release: Callable[[], None] = lambda: None
 
-    def post(self, path: str, body: bytes, seconds: float) -> tuple[httpx.Response, Deadline]:
+    def post(
+        self, path: str, body: bytes, seconds: float, meanwhile: Callable[[], object] = lambda: None
+    ) -> tuple[httpx.Response, Deadline]:
         """Send a request and wait `seconds` for the first byte of its answer; the deadline bounds reading the rest.
+
+        `meanwhile` is called when all is sent, before the waiting begins.
 
         Raises: `TemporaryError` (timeout, connection), `ConfigError` (TLS, proxy, address).
         """
         deadline = Deadline(self._clock, self._clock() + seconds)
-        response = self._send("POST", self._target.base_url + path, body, seconds)
+        response = self._send("POST", self._target.base_url + path, body, seconds, meanwhile)
         self._release = _bound(response, deadline)
         return response, deadline
 
@@ -100,12 +104,18 @@ class Transport:
             self._client.close()
             self._client = None
 
-    def _send(self, method: str, url: str, body: bytes, seconds: float) -> httpx.Response:
+    def _send(
+        self, method: str, url: str, body: bytes, seconds: float, meanwhile: Callable[[], object] | None = None
+    ) -> httpx.Response:
         client = self._open()
         self._release()  # the connection may be kept: an earlier answer's deadline must not bound this one
         limits = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds), pool=None)
         try:
-            request = client.build_request(method, url, content=body or None, headers=self._headers(), timeout=limits)
+            headers = self._headers()
+            content: bytes | Iterator[bytes] | None = body or None
+            if meanwhile:
+                headers["Content-Length"], content = str(len(body)), _then(body, meanwhile)
+            request = client.build_request(method, url, content=content, headers=headers, timeout=limits)
             return client.send(request, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise _translated(error, self._target.base_url, seconds) from error
@@ -133,6 +143,12 @@ class Transport:
             except (ValueError, ImportError, httpx.InvalidURL) as error:
                 raise ConfigError(f"The proxy settings cannot be used: {error}", _PROXY_HINT) from None
         return self._client
+
+
+def _then(body: bytes, meanwhile: Callable[[], object]) -> Iterator[bytes]:
+    """The body, and what is to be done once it has been sent."""
+    yield body
+    meanwhile()
 
 
 def tls_context(environ: Mapping[str, str]) -> httpx._types.SSLContext:  # type: ignore[name-defined]

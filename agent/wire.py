@@ -105,6 +105,8 @@ def digest(prepared: Sequence[Message]) -> str:
 
 def clean(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -142,7 +144,7 @@ def _read_content(content: Any, role: str) -> Any:
         if any(p["type"] != "text" for p in parts):
             return parts
     text = _flat(content)
-    return text if text.strip() else ""
+    return "" if text.isspace() else text
 
 
 def _part(part: Any) -> dict[str, Any] | None:
@@ -191,7 +193,7 @@ def _pair(messages: Sequence[Message], dialect: Dialect) -> list[Message]:
         if message["role"] == "user":
             paired.append(message)
         elif message["role"] == "assistant":
-            results = _results_after(messages, at)
+            results = _results_after(messages, at) if message["calls"] else []
             calls = [_call(c, used, dialect) for c in message["calls"]]
             paired.append(_assistant(message, calls, dialect))
             for call, given in zip(calls, message["calls"], strict=True):
@@ -202,7 +204,8 @@ def _pair(messages: Sequence[Message], dialect: Dialect) -> list[Message]:
 def _results_after(messages: Sequence[Message], at: int) -> list[Message]:
     """The tool results that stand between this assistant message and the next one."""
     found = []
-    for message in messages[at + 1 :]:
+    for place in range(at + 1, len(messages)):
+        message = messages[place]
         if message["role"] == "assistant":
             break
         if message["role"] == "tool":

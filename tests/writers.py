@@ -30,7 +30,7 @@ def reply(text: str | None, finish: str | None = "stop", *, calls: int = 0, **mo
     if calls:
         call = {"type": "function", "function": {"name": "read_file", "arguments": "{}"}}
         message["tool_calls"] = [{"id": f"c{i}", **call} for i in range(calls)]
-    return Reply(message, finish, Usage(100, 20, 80), "writer", Sent("", 0), **more)
+    return Reply(message, finish, Usage(100, 20, 80), "writer", Sent(b"", 0), **more)
 
 
 Script = Sequence[Reply | BaseException] | Callable[[Request], Reply]
