@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     for name in list(os.environ):
-        if name not in KEPT and not name.startswith(("PYTEST", "PYTHON", "PIP_")):
+        if name not in KEPT and not name.startswith(("PYTEST", "PYTHON", "PIP_", "AGENT_TEST")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
