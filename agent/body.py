@@ -22,7 +22,7 @@ def encode_request(request: Request, model: str, dialect: Dialect, cap: int | No
     sent = Sent(written, len(prepared), dialect.as_json())
     rest = {k: v for k, v in _parameters(request, dialect, cap).items() if k not in dialect.drop}
     head, tail = orjson.dumps({"model": model}), orjson.dumps(rest)
-    return head[:-1] + b',"messages":' + written + (b"," + tail[1:] if rest else b"}"), sent
+    return b"".join((head[:-1], b',"messages":', written, b"," + tail[1:] if rest else b"}")), sent
 
 
 def output_cap(request: Request, cap: int | None) -> int | None:

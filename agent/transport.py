@@ -18,6 +18,8 @@ from agent.errors import AgentError, ConfigError
 from agent.providers import Target, is_loopback
 
 CONNECT_SECONDS = 15.0
+PIECE = 1 << 18
+"""Bytes given to a socket at once."""
 _TLS_HINT = "Set SSL_CERT_FILE to your CA bundle, or AGENT_TLS=system to use the system's trust store"
 _PROXY_HINT = "Check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
@@ -146,8 +148,11 @@ class Transport:
 
 
 def _then(body: bytes, meanwhile: Callable[[], object]) -> Iterator[bytes]:
-    """The body, and what is to be done once it has been sent."""
-    yield body
+    """The body, and what is to be done once it has been sent. In pieces: below httpx, what a socket did not take at
+    once is copied, and of a long conversation that would be most of it, again and again."""
+    whole = memoryview(body)
+    for at in range(0, len(body), PIECE):
+        yield bytes(whole[at : at + PIECE])
     meanwhile()
 
 
