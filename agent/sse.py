@@ -149,10 +149,11 @@ class EventReader:
             return Event(name, data, value)
         while data.startswith(b"data:"):  # a proxy that framed it twice
             data = data[5:].lstrip()
-        if data.strip().upper() == b"[DONE]":
-            return Event("[DONE]", data, None)
         value = loads(data)
-        self.damaged += value is None
+        if value is None:
+            if data.strip().upper() == b"[DONE]":
+                return Event("[DONE]", data, None)
+            self.damaged += 1
         return Event(name, data, value)
 
     def _values(self, data: bytes) -> list[Any]:
