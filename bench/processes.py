@@ -178,7 +178,8 @@ def stream(rounds: int, chunks: int) -> list[Row]:
     for count in (2, chunks):
         with place(count) as here:
             floor = [sys.executable, here.script("turn.py", TURN), here.server.url]
-            samples[count] = in_turns(rounds, {"floor": here.run(floor), "ours": here.run([*agent, "hi"])})
+            command = [*agent, *ROOMY, "hi"]
+            samples[count] = in_turns(rounds, {"floor": here.run(floor), "ours": here.run(command)})
 
     def per_chunk(who: str) -> list[float]:
         pairs = zip(column(samples[chunks][who], "cpu"), column(samples[2][who], "cpu"), strict=True)

@@ -11,9 +11,16 @@ import threading
 import time
 
 PAUSE = 0.02
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
 NO = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-CHUNK = (
+
+
+def framed(data: bytes) -> bytes:
+    """One HTTP chunk, as servers send each event."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+CHUNK = framed(
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
     b'"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
 )
@@ -68,6 +75,6 @@ class Server:
         for _ in range((self.chunks - 2) // 50):
             connection.sendall(rest)
         usage = b'"usage":{"prompt_tokens":%d,"completion_tokens":%d}' % (max(1, size // 4), self.chunks)
-        last = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],' + usage + b"}\n\ndata: [DONE]\n\n"
-        connection.sendall(last)
+        last = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],' + usage + b"}\n\n"
+        connection.sendall(framed(last) + framed(b"data: [DONE]\n\n") + b"0\r\n\r\n")
         self.done = time.perf_counter()
