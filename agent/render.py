@@ -40,6 +40,9 @@ def visible(text: str, *, keep_cr: bool = False) -> str:
     `keep_cr` keeps carriage returns, for an answer that goes into a file or pipe.
     """
 
+    if text.isprintable():  # the everyday fragment: no search
+        return text
+
     def written(found: re.Match[str]) -> str:
         character = found.group()
         code = ord(character)
