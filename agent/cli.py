@@ -38,6 +38,11 @@ def main(argv: list[str]) -> int:
     try:
         return invoke(argv)
     except AgentError as error:
+        if any(
+            word in ("--json", "stream-json", "--output-format=json", "--output-format=stream-json") for word in argv
+        ):
+            _tell_as_json(error)
+            return error.exit_code
         sys.stderr.write(f"agent: {visible(str(error))}\n")
         return error.exit_code
     except KeyboardInterrupt as signal:
@@ -45,3 +50,11 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:  # the reader of `agent sessions list | head` has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.DONE
+
+
+def _tell_as_json(error: AgentError) -> None:
+    """What is wrong with a command line that asked for events: a `result`, the only and last line."""
+    from agent.jsonlines import JsonLines
+    from agent.render import Output
+
+    JsonLines(Output(1), Output(2), partial=False, once=True, resume="agent").fail(error)

@@ -44,7 +44,7 @@ PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fal
 STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
 """What `strategy` may force; `shortened` is where every strategy ends when a message is itself too long."""
 
-NOTHING = "There is nothing to compact: what could be left out is smaller than what would replace it"
+NOTHING = "what could be left out is smaller than what would replace it"
 NEAR = 0.25
 """An estimate within this share of the trigger is counted exactly before it decides."""
 

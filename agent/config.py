@@ -137,6 +137,8 @@ OPTIONS: tuple[Option, ...] = (
     _option("tls", one_of("bundled", "system"), "bundled"),
 )
 _BY_NAME = {option.name: option for option in OPTIONS}
+FLAGS = {"context_window": "--window"}
+"""Flags that are not spelt like their setting."""
 PROJECT_KEYS = ("deny", "sandbox", "max_steps", "tools")
 
 
@@ -237,7 +239,7 @@ def _first(
 ) -> tuple[Any, str]:
     given = flags.get(option.name)
     if given is not None and given != ():
-        return _read(option, given, f"--{option.name.replace('_', '-')}", UsageError), "flag"
+        return _read(option, given, FLAGS.get(option.name, f"--{option.name.replace('_', '-')}"), UsageError), "flag"
     for variable in option.variables:
         if environ.get(variable):
             return _read(option, environ[variable], variable, UsageError), variable

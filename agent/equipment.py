@@ -291,7 +291,29 @@ def find_target(spec: str | None, settings: Settings, environ: Mapping[str, str]
     except ConfigError as error:
         if error.kind == "no_server" and name is None:
             return local.MODEL_NAME
+        if error.kind == "no_model" and settings.base_url:
+            return providers.resolve(only_model(settings.base_url, environ), environ, settings.aliases, base_url=stated)
         raise
+
+
+def only_model(base_url: str, environ: Mapping[str, str]) -> str:
+    """The name of a server's only model. Raises: ConfigError naming those there are, when there are several or none."""
+    from agent.probes import list_models
+    from agent.transport import Transport
+
+    target = providers.resolve("?", environ, base_url=base_url)
+    transport = Transport(target, environ)
+    try:
+        names = list_models(transport, target) or []
+    finally:
+        transport.close()
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
+    hint = (
+        f"Name one: agent -m NAME, or set MODEL. It has: {shown}" if names else "Name one: agent -m NAME, or set MODEL"
+    )
+    raise ConfigError("No model is named for this server", hint)
 
 
 def make_toolbox(

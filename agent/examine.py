@@ -115,7 +115,7 @@ def examine_session(store: str, id: str, *, dry_run: bool) -> Iterator[Check]:
         yield Check(id, "ok", "; ".join(notices) or "every line is whole")
         return
     if dry_run:
-        yield Check(id, "failed", f"{len(found)} bad lines", f"To mend it: agent doctor {id}")
+        yield Check(id, "failed", f"bad lines: {len(found)}", f"To mend it: agent doctor {id}")
         return
     done = mend.repair(store, id)
     kept = f"; bad lines are kept in {done.quarantine}" if done.quarantine else ""

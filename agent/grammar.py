@@ -14,7 +14,7 @@ import sys
 
 from agent import argv as line
 from agent.errors import UsageError
-from agent.options import NEAR_MISSES, RESERVED, VERBS, front_page, version_line
+from agent.options import RESERVED, VERBS, front_page, version_line
 
 
 def invoke(argv: list[str]) -> int:
@@ -53,6 +53,14 @@ def check_words(words: list[str], argv: list[str]) -> None:
         options = " ".join(word for word in argv if word.startswith("-"))
         hint = f"The command: agent {rest} {options}. A prompt: agent {options} -- {rest}"
         raise UsageError(f"{first!r} is a command, but options came before it", hint)
-    if first in NEAR_MISSES and len(words) > 1 and words[1] in VERBS:
-        right = " ".join([NEAR_MISSES[first], *words[1:]])
+    meant = _meant(first) if len(words) > 1 and words[1] in VERBS else None
+    if meant:
+        right = " ".join([meant, *words[1:]])
         raise UsageError(f"There is no command {first!r}", f"Did you mean: agent {right}? A prompt: quote it")
+
+
+def _meant(word: str) -> str | None:
+    """The command that a misspelt word was meant to be."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, RESERVED, 1, 0.7)), None)

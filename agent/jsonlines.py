@@ -137,7 +137,7 @@ def result_subtype(error: AgentError | None) -> str:
     if error.exit_code in (Exit.INTERRUPTED, Exit.TIMEOUT, 129, 143):
         return "interrupted"
     if error.exit_code == Exit.LIMIT:
-        return "error_max_turns" if "--max-steps" in error.text else "error_context_overflow"
+        return "error_max_turns" if error.kind == "max_steps" else "error_context_overflow"
     return "error_during_execution"
 
 

@@ -128,10 +128,12 @@ class Turn:
                     f'Raise --max-tokens, and go on: agent -c {self.session.id} "go on"',
                 )
             if self.steps >= self.max_steps:
-                raise LimitError(
+                stopped = LimitError(
                     f"Stopped after {self.steps} steps (--max-steps {self.max_steps})",
                     f'Everything is saved: agent -c {self.session.id} "go on"',
                 )
+                stopped.kind = "max_steps"
+                raise stopped
 
     # ---- one step ----
 
@@ -204,7 +206,7 @@ class Turn:
         self.emit(self._budget(size.tokens, estimated=True))
         trigger = self.compactor.limits.trigger
         if trigger is not None and size.tokens >= trigger:
-            self.emit(Notice("warning", "near_window", "the estimate is already over the compaction trigger"))
+            self.emit(Notice("warning", "near_window", "near the window: the estimate is over the compaction trigger"))
 
     def _budget(self, used: int, *, estimated: bool) -> Budget:
         limits = self.compactor.limits

@@ -12,7 +12,6 @@ from agent import __version__
 
 NAME = "oneshot-agent"
 RESERVED = ("sessions", "models", "config", "doctor", "completion", "run", "help")
-NEAR_MISSES = {"session": "sessions", "model": "models", "configs": "config"}
 VERBS = (
     "list", "show", "last", "search", "name", "fork", "export", "import", "rm", "prune", "compact", "undo", "replay",
     "stats", "path",

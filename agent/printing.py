@@ -45,6 +45,8 @@ def transcript(entries: Iterable[Any]) -> Iterable[str]:
         text = text_of(message)
         if text:
             yield f"{text}\n"
+        if isinstance(message.get("content"), list):
+            yield from ("[image]\n" for part in message["content"] if part.get("type") == "image_url")
         for call in tool_calls(message):
             yield f"-> {call.name} {call.arguments}\n"
         yield "\n"

@@ -215,7 +215,9 @@ def _at(stated: str, model: str, environ: Mapping[str, str], source: str) -> Tar
         model = model.partition("/")[2]
     model = model or (provider.default if provider else "")
     if not model:
-        raise ConfigError("No model is named for this server", "agent -m NAME, or set MODEL; agent models lists them")
+        error = ConfigError("No model is named for this server", "Name one: agent -m NAME, or set MODEL")
+        error.kind = "no_model"
+        raise error
     key, variable = _clean_key(environ.get("OPENAI_API_KEY", "").strip(), "OPENAI_API_KEY"), "OPENAI_API_KEY"
     if not key and provider:
         key, variable = _key(provider, environ)

@@ -84,12 +84,12 @@ def compacting_line(event: Compacting) -> str:
 def compacted_line(event: Compacted) -> str:
     record = event.record
     tokens = record.get("tokens", {})
+    reasons = ", ".join(record.get("checks", {}).get("reasons", []))
     became = {
         "pruned": "old tool results became stubs",
+        "shortened": "what was too long keeps its head and tail",
         "window_plus_summary": f"{folded(record)} messages → 1 summary",
-        "raw_fallback": f"{folded(record)} messages cut, no summary ({', '.join(record['checks']['reasons'])})"
-        if record.get("checks", {}).get("reasons")
-        else f"{folded(record)} messages cut, no summary",
+        "raw_fallback": f"{folded(record)} messages cut, no summary" + (f" (checks: {reasons})" if reasons else ""),
     }.get(record.get("strategy", ""), str(record.get("strategy")))
     parts = [
         f"compacted: {became}",
@@ -255,7 +255,7 @@ class Text:
 
     def _tool_finished(self, event: ToolFinished) -> None:
         state = "denied" if event.denied else "done" if event.ok else "failed"
-        told = f": {one_line(event.text)}" if self.verbose or not event.ok else ""
+        told = f": {one_line(event.text, 300 if event.denied else 100)}" if self.verbose or not event.ok else ""
         self.line(f"tool: {event.name} {state} in {event.seconds:.1f} s{told}", _PLAIN if event.ok else _YELLOW)
 
     def _compacting(self, event: Compacting) -> None:

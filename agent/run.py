@@ -197,7 +197,7 @@ def _read_prompt(ask: Ask, emit: Emit) -> Message:
     stdin, silent = None, False
     if not ask.no_stdin:
         stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait="-" in [*ask.words, *ask.file])
-    if stdin is None and not has_prompt:
+    if not ask.words and not ask.file and not (stdin or "").strip():
         raise UsageError(f"There is no prompt\n\n{INTRODUCTION}")
     if silent:
         emit(Notice("info", "silent_stdin", prompt.SILENT_PIPE))
@@ -337,7 +337,8 @@ def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: 
     if out.problem is not None:
         return StorageError(f"Cannot write to standard output: {out.problem.strerror}", _saved(turn))
     if turn.denials and settings.strict:
-        return DeniedError(f"{len(turn.denials)} tool calls were denied (--strict)", "Allow them with --allow RULE")
+        denied = f"{len(turn.denials)} tool call{'s were' if len(turn.denials) > 1 else ' was'} denied (--strict)"
+        return DeniedError(denied, "Allow it with --allow RULE")
     return None
 
 

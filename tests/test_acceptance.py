@@ -439,3 +439,29 @@ def test_a_model_that_is_always_cut_off_ends_the_run(agent: Runner, home: Path) 
         done = agent("hi", **at(server))
     assert (done.code, len(server.requests)) == (6, 3)
     assert "--max-tokens" in done.err
+
+
+def test_a_server_with_one_model_needs_no_name(agent: Runner) -> None:
+    one = {"GET /v1/models": {"object": "list", "data": [{"id": "only"}]}}
+    two = {"GET /v1/models": {"object": "list", "data": [{"id": "first"}, {"id": "second"}]}}
+    with ScriptedServer([text("Hi")], routes=one) as server:
+        assert agent("-q", "hi", OPENAI_BASE_URL=server.url).out == "Hi\n"
+        assert server.requests[0]["model"] == "only"
+    with ScriptedServer([], routes=two) as server:
+        done = agent("hi", OPENAI_BASE_URL=server.url)
+    assert (done.code, done.out) == (3, "")
+    assert "It has: first, second" in done.err
+
+
+@pytest.mark.parametrize("words", [["sessoins", "list"], ["session", "show"], ["sesions", "rm"]])
+def test_a_misspelt_command_is_not_sent_to_a_model(agent: Runner, words: list[str]) -> None:
+    with ScriptedServer([]) as server:
+        done = agent(*words, **at(server))
+    assert (done.code, server.requests) == (2, [])
+    assert f"Did you mean: agent sessions {words[1]}" in done.err
+
+
+def test_json_ends_with_a_result_even_for_a_bad_option(agent: Runner) -> None:
+    done = agent("--json", "--bogus", "hi")
+    result = json.loads(done.out)
+    assert (done.code, result["type"], result["exit_code"], result["error"]["code"]) == (2, "result", 2, "usage")
