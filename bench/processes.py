@@ -120,7 +120,10 @@ def place(chunks: int = 2) -> Iterator[Place]:
         store = os.path.join(home, "store")
         environ = {"PATH": os.environ["PATH"], "HOME": home, "OPENAI_BASE_URL": server.url, "MODEL": "m"}
         environ["AGENT_SESSION_DIR"] = store
-        yield Place(home, environ, server, store)
+        try:
+            yield Place(home, environ, server, store)
+        finally:
+            server.close()
 
 
 def column(samples: list[Sample], name: str) -> list[float]:
