@@ -18,13 +18,33 @@ from agent.options import version_line
 def entry() -> NoReturn:
     """The `agent` command. Leaves at once when all is on disk: unwinding the interpreter would cost some 20 ms."""
     gc.set_threshold(50_000)  # starting up makes no garbage: looking for it while modules load takes 8 ms of 120
-    code = main(sys.argv[1:])
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            code = code or Exit.FAILED
+    open_standard_streams()
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of `agent sessions list | head` has gone
+        code = Exit.DONE
+    except OSError as problem:
+        os.write(2, f"agent: Cannot write to standard output: {problem.strerror}\n".encode())
+        code = Exit.FAILED
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
     os._exit(code)
+
+
+def open_standard_streams() -> None:
+    """Fill the standard descriptors that were closed, so that no file of ours gets their number: a session opened as
+    descriptor 2 would take what is meant for stderr. Writing to a stdout that was closed is still an error.
+    """
+    for fd, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest free number is the one that is missing
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  it stays open
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def main(argv: list[str]) -> int:
@@ -47,9 +67,6 @@ def main(argv: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt as signal:
         return getattr(signal, "exit_code", Exit.INTERRUPTED)
-    except BrokenPipeError:  # the reader of `agent sessions list | head` has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return Exit.DONE
 
 
 def _tell_as_json(error: AgentError) -> None:

@@ -99,10 +99,13 @@ def models(json: Json = False, profile: Profile = None) -> None:
         out(f"{name:12} alias of {target}\n")
 
 
-def config_rows(settings: Settings, environ: Mapping[str, str]) -> Iterable[dict[str, Any]]:
-    """Every setting: its value, where it came from, and what would set it."""
+def config_rows(settings: Settings) -> Iterable[dict[str, Any]]:
+    """Every setting: its value, where it came from, and what would set it. A password in an address is not shown."""
+    from agent.redact import redact
+
     for option in OPTIONS:
         value = getattr(settings, option.name)
+        value = redact(value) if isinstance(value, str) else value
         yield {
             "name": option.name,
             "value": list(value) if isinstance(value, tuple) else value,
@@ -124,7 +127,7 @@ def config(
         out(f"{path}\n")
         return
     settings = load_settings({"profile": profile}, os.environ, os.getcwd())
-    rows = list(config_rows(settings, os.environ))
+    rows = list(config_rows(settings))
     if json:
         out_json({"path": path, "settings": rows, "aliases": dict(settings.aliases)})
         return

@@ -35,7 +35,7 @@ _WHY = {
     errno.EROFS: ("the file system is read-only", "Choose another place with --session-dir"),
     errno.EACCES: ("permission denied", "Check the owner and mode, or choose another place with --session-dir"),
     errno.EPERM: ("the operation is not permitted", "Check the owner and mode, or use --session-dir"),
-    errno.ENOENT: ("it is not there any more", "Was the directory removed or renamed during the run?"),
+    errno.ENOENT: ("it is not there", "Check the path; or was the directory removed or renamed during the run?"),
     errno.EIO: ("the disk reports an input/output error", "Copy the session somewhere safe before going on"),
 }
 

@@ -128,7 +128,8 @@ class Exchange:
         from agent.faults import fault
 
         if self.assembler.started or self._reader.damaged or self.assembler.usage:
-            return fault("timeout", f"nothing came for {self._stall:g} s")
+            hint = "Run the command again; AGENT_STALL_TIMEOUT sets how long to wait"
+            return fault("timeout", f"nothing came for {self._stall:g} s", hint=hint)
         beats = " (only heartbeats)" if self._reader.comments else ""
         return fault("timeout", f"no answer within {self._first:g} s{beats}")
 

@@ -28,7 +28,11 @@ def invoke(argv: list[str]) -> int:
         from agent.dispatch import command
 
         return command(argv)
-    words, values = line.read(argv[1:] if argv[:1] == ["run"] else argv)
+    try:
+        words, values = line.read(argv[1:] if argv[:1] == ["run"] else argv)
+    except UsageError:
+        check_order(argv)
+        raise
     if values.pop("help"):
         sys.stdout.write(front_page())
         return 0
@@ -39,6 +43,17 @@ def invoke(argv: list[str]) -> int:
     from agent.run import Ask, run
 
     return run(Ask.of(words, values), os.environ)
+
+
+def check_order(argv: list[str]) -> None:
+    """Options before a command are read as a run's, and the command's own are then unknown.
+
+    Raises: UsageError with the right order, where that is what happened.
+    """
+    for at, word in enumerate(argv[:-1]):
+        if at and word in RESERVED and (argv[at + 1] in VERBS or word != "sessions") and "--" not in argv:
+            right = " ".join([*argv[at:], *argv[:at]])
+            raise UsageError(f"{word!r} is a command, but options came before it", f"The command: agent {right}")
 
 
 def check_words(words: list[str], argv: list[str]) -> None:

@@ -24,6 +24,8 @@ from agent.tools import Toolbox, ToolResult
 OVERFLOW_ATTEMPTS = 2
 """How often one request is compacted and sent again before the run gives up (exit 6)."""
 
+FILTERED = ("content_filter", "refusal", "safety", "recitation", "sensitive", "prohibited", "blocklist")
+"""Marks of a finish reason that says a filter ended the answer."""
 CUT_ANSWERS = 3
 """So many answers in a row, cut off in the middle of a call, end the turn (exit 6): the cap is too small."""
 
@@ -223,8 +225,15 @@ class Turn:
             self.spent = (self.spent or 0.0) + cost
 
     def _warn_about_ending(self, reply: Reply) -> None:
+        """Say what is not as it should be with a last answer. Raises: APIError for one that a filter left empty."""
+        reason = (reply.finish_reason or "").lower()
         if reply.truncated:
             self.emit(Notice("warning", "cut", "the answer was cut off by the token limit"))
+        elif any(mark in reason for mark in FILTERED):
+            text = f"The provider's filter ended the answer (finish_reason={reply.finish_reason})"
+            if not self.answer.strip():
+                raise APIError(text, "Rephrase the prompt", kind="content_filter", status=200)
+            self.emit(Notice("warning", "filtered", text))
 
     def _note_failure(self, prompt: int, error: AgentError) -> None:
         """Mark a turn that the server refused, so that the next one does not send a poisoned prompt again."""

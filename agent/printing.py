@@ -46,7 +46,9 @@ def transcript(entries: Iterable[Any]) -> Iterable[str]:
         if text:
             yield f"{text}\n"
         if isinstance(message.get("content"), list):
-            yield from ("[image]\n" for part in message["content"] if part.get("type") == "image_url")
+            yield from (
+                "[image]\n" for part in message["content"] if isinstance(part, dict) and part.get("type") == "image_url"
+            )
         for call in tool_calls(message):
             yield f"-> {call.name} {call.arguments}\n"
         yield "\n"

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent import library, prompt
+from agent import library, outfile, prompt
 from agent.asking import asker
 from agent.config import Settings, load_settings, parse_seconds
 from agent.equipment import Equipment, equip, system_message
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from agent.jsonlines import JsonLines
 
 COMPACT = "/compact"
+SYSTEM_LIMIT = 1 << 20
+"""Bytes of a system prompt's file."""
 
 
 class Ask(NamedTuple):
@@ -141,13 +143,16 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         _change_directory(ask.cd)
     cwd = os.getcwd()
     flags = dict(ask.flags)
-    if ask.system_file:
-        flags["system"] = _read_system(ask.system_file)
     settings = live.settings = load_settings(flags, environ, cwd)
     stop_after(settings.timeout)
+    if ask.system_file:
+        flags["system"] = _read_system(ask.system_file)
+        settings = live.settings = load_settings(flags, environ, cwd)
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)
+    if ask.output:
+        outfile.check(ask.output)
     if is_compact_command(message) and not id:
         raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
     shape = None
@@ -186,9 +191,12 @@ def _change_directory(path: str) -> None:
 def _read_system(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            return prompt.decode(file.read())
+            raw = file.read(SYSTEM_LIMIT + 1)
     except OSError as problem:
         raise UsageError(f"Cannot read {path}: {problem.strerror}", "Check the path given with --system-file") from None
+    if len(raw) > SYSTEM_LIMIT:
+        raise UsageError(f"{path} is larger than {SYSTEM_LIMIT >> 20} MB", "A system prompt must fit into the window")
+    return prompt.decode(raw)
 
 
 def _read_prompt(ask: Ask, emit: Emit) -> Message:
@@ -331,7 +339,7 @@ def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: 
         return None
     if ask.output:
         try:
-            write_atomically(ask.output, turn.answer)
+            outfile.write(ask.output, turn.answer)
         except OSError as problem:
             return StorageError(f"Cannot write {ask.output}: {problem.strerror}", _saved(turn))
     if out.problem is not None:
@@ -344,30 +352,6 @@ def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: 
 
 def _saved(turn: TurnFinished) -> str:
     return f"The answer is saved: agent sessions show {turn.id} --last-answer"
-
-
-def write_atomically(path: str, text: str) -> None:
-    """Write a file so that it is whole or not there: the file a symlink points to, not the link. What is no regular
-    file (a terminal, a pipe, /dev/null) is written to, never replaced. Raises: OSError.
-    """
-    path = os.path.realpath(path)
-    data = text.encode("utf-8", "replace")
-    data = data if data.endswith(b"\n") or not data else data + b"\n"
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as file:
-            file.write(data)
-        return
-    part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
 
 
 def _debugger(ask: Ask) -> Callable[[str], None] | None:

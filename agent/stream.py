@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from agent.foreign import Translator
 from agent.messages import Delta, Message, Usage
 from agent.sse import Event
-from agent.toolcalls import CallsBeingWritten, is_cut
+from agent.toolcalls import CallsBeingWritten
 from agent.usage import find_usage
 from agent.wire import clean
 
@@ -115,8 +115,7 @@ class Assembler:
         calls = self._calls.finish()
         if complete and word in _CALLED and not calls:
             text, calls = _calls_in(text)
-        half = any(is_cut(call["function"]["arguments"]) for call in calls)
-        truncated = complete and (overflowed or word in _LENGTH or half)
+        truncated = complete and (overflowed or word in _LENGTH)
         cut = len(self._calls) if not complete or truncated else 0
         if not complete:
             calls = []

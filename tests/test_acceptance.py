@@ -429,8 +429,9 @@ def test_a_call_cut_off_by_the_token_limit_never_runs(agent: Runner, home: Path,
     with ScriptedServer(script) as server:
         done = agent("-q", "write", **at(server))
     assert (done.code, done.out, target.read_text()) == (0, "done\n", "whole")
-    told = [m["content"] for m in server.requests[2]["messages"] if m["role"] == "tool"]
-    assert [text.startswith("Not run: the answer was cut off") for text in told] == [True, True]
+    first, second = [m["content"] for m in server.requests[2]["messages"] if m["role"] == "tool"]
+    assert first.startswith("Not run: the answer was cut off")
+    assert second.startswith("The arguments end in the middle")
     assert server.violations == []
 
 
@@ -465,3 +466,96 @@ def test_json_ends_with_a_result_even_for_a_bad_option(agent: Runner) -> None:
     done = agent("--json", "--bogus", "hi")
     result = json.loads(done.out)
     assert (done.code, result["type"], result["exit_code"], result["error"]["code"]) == (2, "result", 2, "usage")
+
+
+# ---- what a hostile tester found ----
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "out", "err"),
+    [
+        ("2>&-", 0, "Hi\n", ""),
+        ("<&- 2>&-", 0, "Hi\n", ""),
+        (">&-", 1, "", "Cannot write to standard output: Bad file descriptor"),
+        ("<&- >&- 2>&-", 1, "", ""),
+    ],
+)
+def test_closed_descriptors_never_become_a_session(
+    home: Path, tmp_path: Path, redirect: str, code: int, out: str, err: str
+) -> None:
+    """The log is whole whatever is closed; a closed stderr is no failure, a closed stdout is one, without a traceback."""
+    with ScriptedServer([text("Hi")]) as server:
+        done = subprocess.run(
+            ["bash", "-c", f'"{sys.executable}" -m agent hi {redirect}'], cwd=tmp_path, env=environment(**at(server)),
+            capture_output=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout.decode()) == (code, out), done.stderr
+    assert err in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert shape(only_log(home)) == ["meta", "system", "user: hi", "assistant: Hi"]
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-V"], ["models"], ["sessions", "list"], ["completion", "bash"]])
+def test_a_full_stdout_is_told_by_every_command(home: Path, tmp_path: Path, argv: list[str]) -> None:
+    (tmp_path / "x.jsonl").write_text("")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*COMMAND, *argv], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False)
+    if argv == ["sessions", "list"]:  # nothing to write
+        assert done.returncode == 0
+    else:
+        assert (done.returncode, done.stderr.decode().splitlines()[-1]) == (
+            1, "agent: Cannot write to standard output: No space left on device"
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["/nonexist/x", "."])
+def test_a_file_that_cannot_be_written_costs_no_request(agent: Runner, target: str) -> None:
+    with ScriptedServer([]) as server:
+        done = agent("-o", target, "hi", **at(server))
+    assert (done.code, server.requests) == (2, [])
+    assert f"Cannot write the answer to {target}" in done.err
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(agent: Runner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "work" / "pipe")
+    with ScriptedServer([text("Hi")]) as server:
+        done = agent("-q", "-o", "pipe", "hi", **at(server))
+    assert (done.code, done.out) == (1, "Hi\n")
+    assert "Cannot write pipe" in done.err
+
+
+def test_the_clock_runs_while_files_are_read(agent: Runner, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "work" / "pipe")
+    with ScriptedServer([]) as server:
+        assert agent("--timeout", "0.5", "--system-file", "pipe", "hi", **at(server)).code == 124
+        endless = agent("--system-file", "/dev/zero", "hi", **at(server))
+    assert (endless.code, "larger than 1 MB" in endless.err) == (2, True)
+
+
+def test_one_broken_call_does_not_stop_the_others(agent: Runner, tmp_path: Path) -> None:
+    script = [calls([("bash", '{"command": "ls'), ("bash", {"command": "echo fine"})]), text("done")]
+    with ScriptedServer(script) as server:
+        assert agent("-q", "hi", **at(server)).code == 0
+    first, second = [m["content"] for m in server.requests[1]["messages"] if m["role"] == "tool"]
+    assert first.startswith("The arguments end in the middle")
+    assert second == "fine\nexit status 0"
+    assert server.violations == []
+
+
+def test_no_password_in_what_people_paste(agent: Runner) -> None:
+    url = "http://bob:hunter2pass@127.0.0.1:9/v1"
+    shown = [agent("config", "show", *flag, OPENAI_BASE_URL=url, MODEL="m") for flag in ([], ["--json"])]
+    assert ["hunter2pass" in done.out + done.err for done in shown] == [False, False]
+
+
+@pytest.mark.parametrize(("said", "code"), [("", 1), ("Some of it", 0)])
+def test_an_answer_that_a_filter_ended_is_told(agent: Runner, said: str, code: int) -> None:
+    with ScriptedServer([text(said, finish="content_filter")], repeat_last=True) as server:
+        done = agent("hi", **at(server))
+    assert (done.code, "filter ended the answer" in done.err) == (code, True), done
+
+
+def test_options_before_a_command_get_the_right_order(agent: Runner) -> None:
+    done = agent("--session-dir", "D", "sessions", "list", "--all")
+    assert (done.code, "The command: agent sessions list --all --session-dir D" in done.err) == (2, True), done
+

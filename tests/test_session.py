@@ -460,7 +460,7 @@ def test_a_directory_that_vanishes_or_closes_during_the_run(store: str, tmp_path
         ask(session, "one")
         os.rename(store, tmp_path / "moved")
         for attempt in (lambda: session.append(user("lost?")), lambda: compact(session, 1)):
-            with pytest.raises(StorageError, match="not there any more"):
+            with pytest.raises(StorageError, match="it is not there"):
                 attempt()
         assert len(Session.read(str(tmp_path / "moved"), "a").entries) == 2
         os.rename(tmp_path / "moved", store)
