@@ -358,7 +358,8 @@ def find_project_file(cwd: str) -> str | None:
 def _user_table(path: str, profile: str | None) -> dict[str, Any]:
     table = _read_toml(path)
     profiles = table.pop("profiles", {})
-    if not isinstance(profiles, dict) or not isinstance(table.get("aliases", {}), dict):
+    tables = [*profiles.values()] if isinstance(profiles, dict) else [None]
+    if not all(isinstance(one, dict) for one in [*tables, table.get("aliases", {})]):
         raise ConfigError(f"{path}: profiles and aliases are tables", "Write [profiles.NAME] and [aliases]")
     if profile:
         if profile not in profiles:

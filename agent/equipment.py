@@ -15,7 +15,7 @@ from typing import Any
 from agent import local, providers, windows
 from agent.client import ChatClient
 from agent.config import Settings, config_home
-from agent.errors import AgentError, ConfigError
+from agent.errors import AgentError, ConfigError, UsageError
 from agent.events import Emit, Notice
 from agent.gate import Gate
 from agent.loop import Turn
@@ -316,6 +316,14 @@ def only_model(base_url: str, environ: Mapping[str, str]) -> str:
     raise ConfigError("No model is named for this server", hint)
 
 
+def existing_directory(path: str) -> str:
+    """An `--add-dir` as an absolute path. Raises: UsageError."""
+    full = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isdir(full):
+        raise UsageError(f"--add-dir {path}: there is no such directory", "Make it first, or correct the path")
+    return full
+
+
 def make_toolbox(
     settings: Settings,
     environ: Mapping[str, str],
@@ -332,7 +340,7 @@ def make_toolbox(
     private = [os.path.realpath(path) for path in (store, config_home(environ)) if path]
     context = ToolContext(
         cwd=cwd,
-        roots=[cwd, *(os.path.abspath(os.path.expanduser(path)) for path in settings.add_dir)],
+        roots=[cwd, *map(existing_directory, settings.add_dir)],
         files_dir=lambda: "",
         result_cap=min(RESULT_MOST, max(200, window // RESULT_SHARE)),
         sandbox=confinement.wanted,

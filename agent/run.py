@@ -148,6 +148,8 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     if ask.system_file:
         flags["system"] = _read_system(ask.system_file)
         settings = live.settings = load_settings(flags, environ, cwd)
+    if ask.flags.get("session_dir") == "":
+        raise UsageError("--session-dir is empty", "Give it a directory")
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)

@@ -376,6 +376,8 @@ Prepare = Callable[[Path], Any]
         (["hi"], {"CONTEXT_WINDOW": "0"}, 2, "CONTEXT_WINDOW is '0'"),
         (["--window", "-1", "hi"], {}, 2, "is '-1'"),
         (["hi"], {"OPENAI_BASE_URL": "http://127.0.0.1:9"}, 75, "127.0.0.1"),
+        (["--add-dir", "/nonexist", "hi"], {}, 2, "there is no such directory"),
+        (["--session-dir", "", "hi"], {}, 2, "--session-dir is empty"),
         (["/compact"], {}, 2, "agent -c ID /compact"),
         (["--tools", "nosuch", "hi"], {}, 2, "There is no tool 'nosuch'"),
         (["--allow", "bash(", "hi"], {}, 2, "is not a rule"),
