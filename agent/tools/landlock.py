@@ -56,19 +56,24 @@ def handled(abi: int, allow_net: bool) -> Handled:
     return Handled(files, 3 if abi >= 4 and not allow_net else 0, 3 if abi >= 6 else 0)
 
 
-def uncovered(directory: str, hidden: Iterable[str], names: Callable[[str], list[str]]) -> Iterator[str]:
-    """The fewest paths that together cover `directory` without any of the `hidden` paths below it.
+def uncovered(
+    directory: str, hidden: Iterable[str], names: Callable[[str], list[str]], closed: Iterable[str] = ()
+) -> Iterator[str]:
+    """The fewest paths that together cover `directory` without any of the `hidden` paths below it, and without the
+    `closed` directories in or below it: only with what is in those.
 
-    `names` lists a directory. What appears in a directory with a hidden entry later is not covered.
+    `names` lists a directory. What appears later in a directory that is closed or has a hidden entry is not covered.
     """
-    below = [path for path in hidden if path.startswith(directory.rstrip("/") + "/")]
-    if not below:
+    beneath = directory.rstrip("/") + "/"
+    below = [path for path in hidden if path.startswith(beneath)]
+    shut = [path for path in closed if path == directory or path.startswith(beneath)]
+    if not below and not shut:
         yield directory
         return
     for name in names(directory):
         path = os.path.join(directory, name)
         if path not in below:
-            yield from uncovered(path, below, names)
+            yield from uncovered(path, below, names, shut)
 
 
 # ---- effects ----

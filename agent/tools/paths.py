@@ -45,15 +45,24 @@ def sensitive_paths(home: str) -> list[str]:
         ".vault-token .bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history "
         ".sqlite_history .lesshst .histfile .local/share/fish/fish_history .local/share/keyrings .mozilla "
         ".config/google-chrome .config/chromium .thunderbird .terraform.d .pgpass .my.cnf .config/rclone .claude "
-        ".claude.json .codex .gemini .local/share/opencode .config/hub .config/containers .m2/settings.xml"
+        ".claude.json .codex .gemini .local/state/agent .local/share/opencode .config/hub .config/containers .m2/settings.xml"
     )
     return [os.path.join(home, name) for name in names.split()]
 
 
+def private_names(context: ToolContext) -> list[str]:
+    """Everything that no tool may use, by the names programs know it by: keys, history, our store, configuration."""
+    return [*map(os.path.abspath, [*sensitive_paths(home_of(context)), *context.private_dirs])]
+
+
+def home_of(context: ToolContext) -> str:
+    """The user's home directory, as written."""
+    return context.environ.get("HOME") or os.path.expanduser("~")
+
+
 def hidden_paths(context: ToolContext) -> list[str]:
-    """Everything that no tool may read, resolved: keys, history, our own store and configuration."""
-    home = context.environ.get("HOME") or os.path.expanduser("~")
-    return [os.path.realpath(path) for path in [*sensitive_paths(home), *context.private_dirs]]
+    """The same, resolved."""
+    return [os.path.realpath(path) for path in private_names(context)]
 
 
 def is_path(text: str) -> bool:

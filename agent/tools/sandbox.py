@@ -7,9 +7,10 @@ store and configuration not readable, no new privileges, limits on processes and
 Mechanisms, the first that works: Landlock with a system call filter, bubblewrap, sandbox-exec (macOS), none. A Landlock
 too old to keep signals inside (before Linux 6.12) comes after bubblewrap.
 
-A hidden path *inside* a root (a store in the checkout, a home directory as working directory) cannot be left out of a
-Landlock rule without losing new names beside it. Then, in this order: it is covered by a mount only the tool process
-sees (root), bubblewrap does it, or commands cannot create names beside it, and the result says so.
+A hidden path *inside* a root (a store in the checkout) cannot be left out of a Landlock rule without losing new names
+beside it. Then, in this order: it is covered by a mount only the tool process sees (root), bubblewrap does it, or
+commands cannot create names beside it, and the result says so. Where a private path is not there yet, or is reached by
+a link (the home directory as working directory), no mount helps: its directory is closed (`agent.tools.plan`).
 
 Confinement is put on a short-lived thread, and a process started by that thread inherits it: no code runs between
 fork and exec.
@@ -23,12 +24,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.errors import ConfigError
 from agent.tools import environment, landlock, paths, seccomp
+from agent.tools.plan import Plan, bubblewrap_arguments, landlock_rules, plan_for, seatbelt_profile
 from agent.tools.protocol import ToolContext
 
 if TYPE_CHECKING:
@@ -39,91 +41,11 @@ if TYPE_CHECKING:
 MODES = ("read-only", "workspace-write", "off")
 _SEES_TRUNCATION, _SEES_SIGNALS = 3, 6
 """Landlock's versions."""
-_SYSTEM = ("/dev", "/proc", "/sys")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
-_AS_ROOT = ["--cap-drop", "ALL", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_FOWNER", "--cap-add", "CAP_FSETID"]
 _LONGEST_ARGUMENT = 100_000
 """Bytes; the kernel takes 128 KiB as one argument. A longer command goes through a file."""
 _MORE_PROCESSES = 2_000
 _LARGEST_FILE = 16 << 20
 """KiB that one file may grow to."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one command may do: `writable` and `readable` override `hidden`; all resolved, all existing."""
-
-    cwd: str
-    writable: list[str]
-    hidden: list[str]
-    readable: list[str] = field(default_factory=list)
-    allow_net: bool = False
-
-    @property
-    def hidden_inside(self) -> list[str]:
-        """The hidden paths that lie in a writable directory."""
-        return [path for path in self.hidden if any(paths.inside(path, root) for root in self.writable)]
-
-    def may_change(self, path: str) -> bool:
-        """Whether the mode of a resolved path may be changed."""
-        return any(paths.inside(path, root) for root in self.writable) and not any(
-            paths.inside(path, hidden) for hidden in self.hidden
-        )
-
-
-def plan_for(context: ToolContext, tmpdir: str) -> Plan:
-    """What the mode of a run lets one command do."""
-    roots = [] if context.sandbox == "read-only" else [os.path.realpath(root) for root in context.roots]
-    hidden = sorted({path for path in paths.hidden_paths(context) if os.path.lexists(path)})
-    inner = [one for one in hidden if any(one != other and paths.inside(one, other) for other in hidden)]
-    outer = [path for path in hidden if path not in inner]
-    own = [os.path.realpath(path) for path in context.files_dirs]
-    writable = [*roots, tmpdir] if tmpdir else roots
-    return Plan(os.path.realpath(context.cwd), writable, outer, own, context.allow_net)
-
-
-def landlock_rules(plan: Plan, listing: Callable[[str], list[str]] = os.listdir) -> list[tuple[str, int]]:
-    """Landlock's rules for a plan: what may be read, listed, used and written."""
-    rules = [("/", landlock.READ_DIR)]
-    hidden = [*plan.hidden, "/dev"]
-    rules += [(path, landlock.READ) for path in landlock.uncovered("/", hidden, listing)]
-    rules += [(path, landlock.READ) for path in plan.readable]
-    rules += [(f"/dev/{name}", landlock.USE_DEVICE) for name in _DEVICES]
-    for root in plan.writable:
-        covering = landlock.uncovered(root, [*plan.hidden, *_SYSTEM], listing)
-        rules += [(path, landlock.READ | landlock.WRITE) for path in covering]
-    return rules
-
-
-def bubblewrap_arguments(plan: Plan, filter_descriptor: int | None, as_root: bool) -> list[str]:
-    """The command line of bubblewrap for a plan, up to the command. Root is left only what work on files needs."""
-    words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/"]
-    words += ["--dev", "/dev", "--proc", "/proc"]
-    words += _AS_ROOT if as_root else []
-    words += [] if plan.allow_net else ["--unshare-net"]
-    for root in plan.writable:
-        words += ["--bind", root, root]
-    for path in plan.hidden:
-        words += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-    for path in plan.readable:
-        words += ["--ro-bind", path, path]
-    words += [] if filter_descriptor is None else ["--seccomp", str(filter_descriptor)]
-    return [*words, "--chdir", plan.cwd, "--"]
-
-
-def seatbelt_profile(plan: Plan) -> str:
-    """The profile of sandbox-exec for a plan."""
-    lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
-    lines += [f"(allow file-write* (subpath {_quoted(root)}))" for root in plan.writable]
-    lines += [f'(allow file-write* (literal "/dev/{name}"))' for name in _DEVICES]
-    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in plan.hidden]
-    lines += [f"(allow file-read* (subpath {_quoted(path)}))" for path in plan.readable]
-    lines += [] if plan.allow_net else ["(deny network*)"]
-    return "\n".join([*lines, "(deny signal (target others))"])
-
-
-def _quoted(path: str) -> str:
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 # ---- effects ----
@@ -191,9 +113,12 @@ def hint(context: ToolContext) -> str:
     roots = "only $TMPDIR" if context.sandbox == "read-only" else f"only {', '.join(context.roots)} and $TMPDIR"
     net = "" if context.allow_net else "; there is no network"
     plan = plan_for(context, "")
-    beside = {root for root in plan.writable for path in plan.hidden if paths.inside(path, root)}
-    if beside and not may_mount() and not bubblewrap_works():
-        net += f"; new names directly in {', '.join(sorted(beside))} can only be made with write_file"
+    beside = plan.shut()
+    if beside and (plan.closed or not (may_mount() or bubblewrap_works())):
+        shown = ", ".join(beside[:4]) + (" ..." if len(beside) > 4 else "")
+        net += (
+            f"; names directly in {shown} cannot be renamed or removed, and new ones can only be made with write_file"
+        )
     return f"sandbox: {roots} can be written{net}"
 
 
@@ -210,7 +135,7 @@ def started(
     plan = plan_for(context, tmpdir)
     environ = environment.scrubbed(context.environ, context.session_id, tmpdir, plan.cwd)
     by = by or mechanism(context.sandbox)
-    if by == "landlock" and plan.hidden_inside and not may_mount() and bubblewrap_works():
+    if by == "landlock" and _needs_mounts(plan) and not may_mount() and bubblewrap_works():
         by = "bubblewrap"
     start = {"landlock": _landlocked, "bubblewrap": _bubblewrapped, "seatbelt": _seatbelted}.get(by, _free)
     with ExitStack() as stack:
@@ -327,7 +252,7 @@ def _confine_thread(plan: Plan, machine: seccomp.Machine) -> int | None:
     """Confine the calling thread and all it starts; the answer is where questions about files come in."""
     from agent.tools import kernel
 
-    if plan.hidden_inside and may_mount():
+    if _needs_mounts(plan) and may_mount():
         _cover(plan)
         plan = replace(plan, hidden=[])
     kernel.no_new_privileges()
@@ -337,12 +262,20 @@ def _confine_thread(plan: Plan, machine: seccomp.Machine) -> int | None:
     return seccomp.load(machine, _families(plan), guard_truncation=version < _SEES_TRUNCATION)
 
 
+def _needs_mounts(plan: Plan) -> bool:
+    """Whether names can be made beside what is hidden, if it is covered. Not where those names are closed anyway."""
+    return bool(plan.hidden_inside) and not plan.closed
+
+
 def _cover(plan: Plan) -> None:
-    """Mount emptiness over what is hidden, for the calling thread only; what is readable within stays so."""
+    """Mount emptiness over what is hidden, for the calling thread only; what is readable within stays so. A mount
+    cannot be renamed or removed, so each directory that holds something hidden is mounted on itself."""
     from agent.tools import kernel
 
     kernel.own_mounts()
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in plan.readable}
+    for path in plan.holding:
+        kernel.bind(path, path)
     for path in plan.hidden:
         kernel.cover(path)
         for inner, descriptor in kept.items():

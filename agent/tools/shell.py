@@ -22,7 +22,7 @@ DEFAULT_TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
 _REFUSALS = re.compile(
     r"permission denied|operation not permitted|read-only file system|network is unreachable|could not resolve|"
-    r"name resolution|unable to connect|connection refused|EACCES|EPERM|EROFS|ENOTFOUND",
+    r"name resolution|unable to connect|connection refused|resource busy|EACCES|EPERM|EROFS|ENOTFOUND",
     re.IGNORECASE,
 )
 

@@ -394,7 +394,9 @@ def test_when_confining_fails_nothing_is_run(box, monkeypatch):
 
 def test_the_profile_of_sandbox_exec():
     """macOS: the same plan in its words."""
-    plan = sandbox.Plan("/w", ["/w", "/t"], ["/home/.ssh"], ["/store/own"])
+    plan = sandbox.Plan(
+        "/w", ["/w", "/t"], ["/home/.ssh"], ["/store/own"], holding=["/w/.config"], names=["/w/.config/agent"]
+    )
     assert sandbox.seatbelt_profile(plan) == PROFILE
 
 
@@ -409,6 +411,8 @@ PROFILE = """\
 (allow file-write* (literal "/dev/full"))
 (allow file-write* (literal "/dev/random"))
 (allow file-write* (literal "/dev/urandom"))
+(deny file-write-unlink (literal "/w/.config"))
+(deny file-write* (subpath "/w/.config/agent"))
 (deny file-read* file-write* (subpath "/home/.ssh"))
 (allow file-read* (subpath "/store/own"))
 (deny network*)
