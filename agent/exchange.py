@@ -100,11 +100,12 @@ class Exchange:
         """Take pieces until the end mark, an error, or the end. Raises: `TemporaryError` (a break, a stall)."""
         feed, assembler = self._reader.feed, self.assembler
         for piece in pieces:
-            for event in feed(piece):
+            events = feed(piece)
+            for event in events:
                 self._take(event, deadline)
             if assembler.done or assembler.fault is not None:
                 return
-            if deadline.passed:
+            if not events and deadline.passed:
                 raise self._stalled()
 
     def _take(self, event: Event, deadline: Deadline) -> None:

@@ -57,7 +57,8 @@ class EventReader:
             ):
                 data = piece[6:-2]
                 if b"\n" not in data and b"\r" not in data:  # the everyday case: one event, whole
-                    return [self._event("", data)]
+                    value = loads(data)
+                    return [self._event("", data) if value is None else Event("", data, value)]
             self._rest += piece
             return self._lines()
         self._rest += piece

@@ -134,17 +134,14 @@ class Assembler:
         value = event.value
         if event.name or type(value) is not dict or not _NOT_PLAIN.isdisjoint(value) or self._think.state != "after":
             return None
-        choices = value.get("choices")
-        choice = choices[0] if type(choices) is list and len(choices) == 1 else None
-        if (
-            type(choice) is not dict
-            or choice.get("finish_reason") is not None
-            or choice.get("index")
-            or "usage" in choice
-        ):
+        try:
+            [choice] = value["choices"]
+            delta = choice["delta"]
+            content = delta["content"]
+        except (KeyError, TypeError, ValueError):
             return None
-        delta = choice.get("delta")
-        content = delta.get("content") if type(delta) is dict and len(delta) == 1 else None
+        if len(delta) != 1 or choice.get("finish_reason") is not None or choice.get("index") or "usage" in choice:
+            return None
         if type(content) is not str or not content or not (content.isascii() or content.isprintable()) or self._held:
             return None
         self._text.append(content)
