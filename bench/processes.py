@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -55,12 +56,12 @@ class Sample(NamedTuple):
     `closing` the same from the last byte the server sent. `cpu` milliseconds, `memory` MB."""
 
     wall: float
-    request: float
-    shown: float
-    leaving: float
-    closing: float
     cpu: float
     memory: float
+    request: float = 0.0
+    shown: float = 0.0
+    leaving: float = 0.0
+    closing: float = 0.0
 
 
 def agent_command() -> list[str]:
@@ -79,20 +80,29 @@ def once(command: list[str], environ: dict[str, str], cwd: str, server: Server |
     reads, fd = [], process.stdout.fileno()
     while os.read(fd, 1 << 16):
         reads.append(time.perf_counter())
-    _, status, used = os.wait4(process.pid, 0)
+    found = ended(process, command, start)
     end = time.perf_counter()
-    process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
+    if server is None:
+        return found
+    times = {
+        "request": server.came - start,
+        "shown": max(read - sent for sent, read in zip(server.sent, reads, strict=False)),
+        "leaving": end - reads[-1],
+        "closing": end - server.done,
+    }
+    return found._replace(**{name: 1000 * value for name, value in times.items()})
+
+
+def ended(process: subprocess.Popen[bytes], command: list[str], start: float) -> Sample:
+    """Wait for the end: what the process took and used."""
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{command} ended with {process.returncode}")
-    request = shown = leaving = closing = 0.0
-    if server is not None:
-        request = server.came - start
-        shown = max(read - sent for sent, read in zip(server.sent, reads, strict=False))
-        leaving, closing = end - reads[-1], end - server.done
-    cpu = used.ru_utime + used.ru_stime
     memory = used.ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
-    return Sample(*(1000 * t for t in (end - start, request, shown, leaving, closing, cpu)), memory)
+    return Sample(wall=1000 * wall, cpu=1000 * (used.ru_utime + used.ru_stime), memory=memory)
 
 
 class Place(NamedTuple):
@@ -174,6 +184,17 @@ def start(rounds: int) -> tuple[list[Row], list[float]]:
     return rows, column(found["bare"], "wall")
 
 
+def used(command: list[str], environ: dict[str, str], cwd: str) -> Sample:
+    """Run a program with a file as its stdout, for what it uses: a reader would be woken by each write, and how often
+    it then takes the processor from the writer is chance."""
+    start = time.perf_counter()
+    with open(os.path.join(cwd, "shown"), "wb") as shown:
+        process = subprocess.Popen(
+            command, env=environ, cwd=cwd, stdin=subprocess.DEVNULL, stdout=shown, stderr=subprocess.DEVNULL
+        )
+        return ended(process, command, start)
+
+
 def stream(rounds: int, chunks: int) -> list[Row]:
     """A long answer: CPU per chunk, start not counted, and whether memory stays flat."""
     agent = agent_command()
@@ -182,7 +203,10 @@ def stream(rounds: int, chunks: int) -> list[Row]:
         with place(count) as here:
             floor = [sys.executable, here.script("turn.py", TURN), here.server.url]
             command = [*agent, *ROOMY, "hi"]
-            samples[count] = in_turns(rounds, {"floor": here.run(floor), "ours": here.run(command)})
+            about = (here.environ, here.home)
+            samples[count] = in_turns(
+                rounds, {"floor": partial(used, floor, *about), "ours": partial(used, command, *about)}
+            )
 
     def per_chunk(who: str) -> list[float]:
         pairs = zip(column(samples[chunks][who], "cpu"), column(samples[2][who], "cpu"), strict=True)
