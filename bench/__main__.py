@@ -1,9 +1,10 @@
 """Everything that is measured here, in one command.
 
     python -m bench [--runs 15] [--quick] [--only PART] [--write]
+    python -m bench --readme
 
 Prints a Markdown table; `--write` also puts the figures, with machine, versions and command, into bench/results.json,
-from which README's numbers are taken. `--quick` is for a test: everything small, once or twice, and no figure of it
+from which `--readme` prints README's numbers. `--quick` is for a test: everything small, once or twice, and no figure of it
 means anything.
 """
 
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable
 
 from bench import inside, processes
-from bench.measuring import Row, about, noise, table
+from bench.measuring import Row, about, noise, short_table, table
 
 RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.json")
 
@@ -50,7 +51,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", action="append", help="one part; may be repeated")
     parser.add_argument("--write", action="store_true", help="write bench/results.json")
+    parser.add_argument(
+        "--readme", action="store_true", help="print README's table from bench/results.json, measure nothing"
+    )
     options = parser.parse_args(argv)
+    if options.readme:
+        with open(RESULTS, encoding="utf-8") as file:
+            sys.stdout.write(short_table(json.load(file)) + "\n")
+        return
     runs, bare = 1 if options.quick else options.runs, list[float]()
     rows: list[Row] = []
     for name, measure in parts(runs, options.quick, bare).items():

@@ -106,6 +106,26 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def short_table(results: dict[str, Any]) -> str:
+    """The rows that have a target, from a result file: what README shows."""
+    told = results["about"]
+    versions = ", ".join(f"{name} {number}" for name, number in told["versions"].items())
+    lines = [
+        f"`{told['command']}`, {told['date']}: {told['machine']}, shared with other work ({told['noise'].split(':')[0]} at the "
+        f"time); Python {told['python']}, {versions}; medians of {told['runs']} runs, in turn.",
+        "",
+        "| what | ours | compared with | ratio | at most |",
+        "|---|--:|---|--:|--:|",
+    ]
+    for row in (row for row in results["rows"] if "target" in row):
+        name = row["what"] if row["part"] in row["what"] else f"{row['part']}: {row['what']}"
+        floor = f"{row['floor_is']}, {row['floor']['median']:.3g} {row['unit']}" if "floor" in row else "–"
+        ratio = f"**{row['ratio']}**" if "floor" in row else "–"
+        limit = f"{row['target']:g}" + ("" if "floor" in row else f" {row['unit']}")
+        lines.append(f"| {name} | {row['ours']['median']:.3g} {row['unit']} | {floor} | {ratio} | {limit} |")
+    return "\n".join(lines)
+
+
 def about(rounds: int) -> dict[str, Any]:
     """The kind of machine and the versions, with nothing that names it."""
     names = ("httpx", "orjson", "typer", "tiktoken")

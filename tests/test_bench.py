@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -38,3 +39,13 @@ def test_a_row_says_whether_its_target_is_met() -> None:
         "| c | 3.00 (2.00–10.00) ms | – | – | ≤ 5 ms |",
     ]
     assert rows[0].as_json()["ratio"] == 1.5
+
+
+def test_the_committed_figures_say_where_they_are_from(capsys: pytest.CaptureFixture[str]) -> None:
+    """And README's table is made of them."""
+    path = Path(__file__).parent.parent / "bench" / "results.json"
+    about = json.loads(path.read_text(encoding="utf-8"))["about"]
+    assert set(about) == {"machine", "python", "versions", "runs", "date", "noise", "command"}
+    main(["--readme"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert len(rows) > 10 and all(line.count("|") == 6 for line in rows)
