@@ -99,7 +99,7 @@ class Toolbox:
                 "What it did is unknown: look before you repeat it, or go another way."
             )
         if result.denied:
-            self._deny(call, args, result.text)
+            self._deny(call, args, result.detail.get("refusal", result.text))
         return result
 
     def _prepare(self, call: ToolCall) -> _Prepared | ToolResult:

@@ -12,10 +12,12 @@ import os
 import stat
 from typing import Any, NamedTuple
 
-from agent.tools import backup, matching, paths, textform
+from agent.tools import backup, instructions, matching, paths, textform
 from agent.tools.files import LARGEST, counted, digest, read_all, trouble
 from agent.tools.output import visible
 from agent.tools.protocol import ToolContext, ToolResult, denied, failed, function_schema
+
+_JOINS = " It will be part of the system prompt of later sessions here: tell the user."
 
 
 class Unready(Exception):
@@ -74,10 +76,14 @@ class EditFile:
 
 
 def _guarded(path: str, context: ToolContext, change: Any) -> ToolResult:
+    from agent.tools import lasting
+
     try:
         if context.sandbox == "read-only":
             return denied("Files may not be changed in this run (sandbox read-only). Say what you would have changed.")
         target = paths.place(path, context, write=True)
+        if why := lasting.refusal(target.path):
+            return denied(why)
         if not target.parts:
             return failed(f"{visible(path)} is a directory.")
         result: ToolResult = change(target)
@@ -144,6 +150,7 @@ def _changed(target: paths.Place, old: Old | None, raw: bytes, context: ToolCont
         "mode": old.mode if old is not None else 0o600,
     }
     seen = {target.path: context.seen[target.path]}
+    text += _JOINS if os.path.basename(target.path) == instructions.NAME else ""
     return ToolResult(text, ok=True, detail={"files": {"changed": [target.path]}, "seen": seen, "backup": record})
 
 

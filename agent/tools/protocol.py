@@ -11,6 +11,7 @@ Paths in `detail` are absolute, symlinks resolved. `detail` is what the session 
     spill       path                     the whole output, where the text was cut
     backup      {"path", "name", "before", "after", "mode"}     see `agent.tools.backup`
     timed_out   true                     bash
+    refusal     text                     bash: what of its doings was put back
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ class ToolContext:
     recall: Callable[[str], str] | None = None
     files_dirs: list[str] = field(default_factory=list)
     """Where `files()` has put something in this run: readable for tool processes too."""
+    lasting: dict[str, tuple[tuple[int, int], dict[str, Any]]] = field(default_factory=dict)
+    """What no command may leave changed, and the repositories `made` in this run: see `agent.tools.lasting`."""
+    made: set[tuple[int, int]] = field(default_factory=set)
 
     def files(self) -> str:
         """The session's files directory, made on demand."""

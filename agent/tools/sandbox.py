@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agent.errors import ConfigError
 from agent.tools import environment, landlock, paths, seccomp
+from agent.tools.output import visible
 from agent.tools.plan import Plan, bubblewrap_arguments, landlock_rules, plan_for, seatbelt_profile
 from agent.tools.protocol import ToolContext
 
@@ -120,6 +121,22 @@ def hint(context: ToolContext) -> str:
             f"; names directly in {shown} cannot be renamed or removed, and new ones can only be made with write_file"
         )
     return f"sandbox: {roots} can be written{net}"
+
+
+def warning(context: ToolContext) -> str:
+    """A sentence for the user whose run may change the home directory itself; "" for any other. Cheap: asks no kernel
+    what confines."""
+    home = os.path.realpath(paths.home_of(context))
+    wide = [root for root in map(os.path.realpath, context.roots) if paths.inside(home, root)]
+    if context.sandbox == "read-only" or not wide:
+        return ""
+    what = "is" if wide[0] == home else "holds"
+    confined = context.sandbox != "off"
+    cost = "; commands cannot make, rename or remove anything directly in it" if confined else ""
+    return (
+        f"{visible(wide[0])} {what} your home directory: tools can change what your shell and other programs start "
+        f"with (.bashrc, .profile){cost}. Start in a project's own directory instead"
+    )
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def left_out(output: Output, characters: int, spill: str) -> str:
 
 def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     from agent.tokens import estimate
-    from agent.tools import guard, process, sandbox
+    from agent.tools import guard, lasting, process, sandbox
 
     spill_path = ""
 
@@ -91,14 +91,15 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
 
     output = process.Output(open_spill)
     sandbox.prepared()
+    confined = sandbox.mechanism(context.sandbox) not in ("off", "none")
     known = process.children()
     try:
-        with sandbox.started(command, context) as (child, attended):
+        with lasting.kept(context, confined) as undone, sandbox.started(command, context) as (child, attended):
             guard.remember(child.pid)
             ended = process.watch(child, output, timeout, known, attended)
         text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
         after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
-        after += ending(ended.exit_code, ended.why, ended.left_over, timeout)
+        after += (refused := lasting.line(undone)) + ending(ended.exit_code, ended.why, ended.left_over, timeout)
         room = max(context.result_cap // 2, context.result_cap - estimate(after) - 4)
         if cut := output.overflowed or estimate(text) > room:
             output.spill_all()
@@ -112,4 +113,5 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     detail |= {"spill": spill_path} if cut else {}
     detail |= {"timed_out": True} if ended.why == "timeout" else {}
     body = f"{text.rstrip(chr(10))}\n" if text.strip() else "(no output)\n"
-    return ToolResult(body + after, ok=ended.exit_code == 0, detail=detail)
+    detail |= {"refusal": refused.strip()} if refused else {}
+    return ToolResult(body + after, ended.exit_code == 0 and not refused, denied=bool(refused), detail=detail)

@@ -194,3 +194,21 @@ def test_the_way_of_a_path(tmp_path):
     assert ways("a/file/x") == (["a"], ["a/file"])
     assert ways("l/b") == (["a", "a"], ["l"])
     assert set(ways("loop/x")[1]) == {"loop"}
+
+
+def test_the_user_is_warned_of_a_home_directory_as_working_directory(tmp_path):
+    """The root itself or one above it; said before anything is run, and not in a project or where nothing is written."""
+    home = Home(tmp_path)
+    changing = "your home directory: tools can change what your shell and other programs start with (.bashrc, .profile)"
+    instead = ". Start in a project's own directory instead"
+    closed = "; commands cannot make, rename or remove anything directly in it"
+    assert home.shown(sandbox.warning(home.context)) == f"ROOT is {changing}{closed}{instead}"
+    home.context.sandbox = "off"
+    assert home.shown(sandbox.warning(home.context)) == f"ROOT is {changing}{instead}"
+    home.context.sandbox = "read-only"
+    assert sandbox.warning(home.context) == ""
+    home.context.sandbox = "workspace-write"
+    home.context.roots = [str(home.root / "project")]
+    assert sandbox.warning(home.context) == ""
+    home.context.roots = [str(tmp_path)]
+    assert sandbox.warning(home.context) == f"{tmp_path} holds {changing}{closed}{instead}"
