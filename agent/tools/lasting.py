@@ -13,7 +13,7 @@ and all it started have ended; what it had written is kept in the session's file
 
 Holds: for every repository that was there before this run's command, by its path, and by its inode where it was moved,
 also in two steps. A repository that commands of this run made (init, clone) may be configured by them until the run
-ends. Does not hold: while the command runs; when the agent is killed (SIGKILL) under it; beyond `_MOST_DIRECTORIES`
+ends, but has no hooks, not even those of the user's template. Does not hold: while the command runs; when the agent is killed (SIGKILL) under it; beyond `_MOST_DIRECTORIES`
 (the nearest to the roots are looked at first); for a hook kept among the project's own files (`core.hooksPath`).
 """
 
@@ -24,8 +24,8 @@ import shutil
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from agent.tools import backup, paths
@@ -43,9 +43,17 @@ _LARGEST = 1 << 20
 _CLOCK = 50_000_000
 """Nanoseconds by which a file's time may lag behind the clock."""
 
+_MOST_OPEN = 100
+"""Directories held open while a command runs."""
+
+Identity = tuple[int, int]
 State = Any
 """None: nothing there. ("file", mode, bytes), ("link", target), ("dir", {name: State}), or a tuple of something else
 by which a change is known."""
+States = dict[str, State]
+"""By name within a holder."""
+_NEVER: States = {OWN: None, "hooks": ("dir", {})}
+"""How these have to be in what a command has made."""
 
 
 def refusal(path: str) -> str:
@@ -95,41 +103,47 @@ def kept(context: ToolContext, confined: bool = True) -> Iterator[list[str]]:
         yield undone
         return
     roots = [os.path.realpath(root) for root in context.roots]
-    _look(context, roots)
-    start = time.time_ns() - _CLOCK
-    try:
-        yield undone
-    finally:
-        undone += _mend(context, roots, start)
+    with ExitStack() as stack:
+        by_identity = _look(context, roots, stack)
+        start = time.time_ns() - _CLOCK
+        try:
+            yield undone
+        finally:
+            undone += _mend(context, roots, start, by_identity)
 
 
-def _look(context: ToolContext, roots: list[str]) -> None:
-    """Remember everything as it is now. What is not there now stays remembered as it was: it may come back."""
+def _look(context: ToolContext, roots: list[str], stack: ExitStack) -> dict[Identity, States]:
+    """Remember everything as it is now; the answer is the same by identity. What is not there now stays remembered as
+    it was: it may come back."""
+    by_identity: dict[Identity, States] = {}
     for holder, names in holders(roots).items():
         identity = _identity(holder)
-        if identity is not None and identity not in context.made:
-            states = {name: _state(os.path.join(holder, name)) for name in names}
-            context.lasting[holder] = (identity, states)
-
-
-def _mend(context: ToolContext, roots: list[str], start: int) -> list[str]:
-    undone: list[str] = []
-    moved = dict(context.lasting.values())
-    present = holders(roots)
-    for holder in sorted({*present, *context.lasting}):
-        identity = _identity(holder)
-        if identity is None:
+        if identity is None or (identity in context.made and holder not in context.lasting):
             continue
-        remembered = context.lasting.get(holder)
-        states = remembered[1] if remembered else moved.get(identity)
-        names = present.get(holder, ())
+        context.lasting[holder] = {name: _state(os.path.join(holder, name)) for name in names}
+        if len(by_identity) < _MOST_OPEN:  # while it is open, nothing else can get its inode
+            stack.callback(os.close, os.open(holder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+            by_identity[identity] = context.lasting[holder]
+    return by_identity
+
+
+def _mend(context: ToolContext, roots: list[str], start: int, by_identity: Mapping[Identity, States]) -> list[str]:
+    undone: list[str] = []
+    present = holders(roots)
+    there = {holder: identity for holder in sorted({*present, *context.lasting}) if (identity := _identity(holder))}
+    context.made.intersection_update(there.values())
+    for holder, identity in there.items():
+        names = present.get(holder, [])
+        states = context.lasting.get(holder) or by_identity.get(identity)
         if states is None:
-            context.made.add(identity)
-            states, names = {}, [name for name in names if name == OWN]
-        for name in {*names, *states}:
+            context.made |= {identity} if "hooks" in names else set()
+            names = [name for name in names if name in _NEVER]
+            states = {name: _NEVER[name] for name in names}
+        for name in sorted({*names, *states}):
             path = os.path.join(holder, name)
             now, was = _state(path), states.get(name)
-            if now != was and (name != OWN or was is not None or _changed_since(path, start)):
+            planted = name != OWN or was is not None or _changed_since(path, start)
+            if now != was and planted and (identity not in context.made or now is not None):
                 undone.append(_undo(path, now, was, context, roots))
     return undone
 
@@ -210,7 +224,7 @@ def _state(path: str) -> State:
         return ("unreadable", error.errno)
 
 
-def _identity(directory: str) -> tuple[int, int] | None:
+def _identity(directory: str) -> Identity | None:
     """What a directory is known by wherever it goes; None where there is none, or the way to it has become a link."""
     try:
         status = os.lstat(directory)

@@ -67,7 +67,7 @@ class ToolContext:
     recall: Callable[[str], str] | None = None
     files_dirs: list[str] = field(default_factory=list)
     """Where `files()` has put something in this run: readable for tool processes too."""
-    lasting: dict[str, tuple[tuple[int, int], dict[str, Any]]] = field(default_factory=dict)
+    lasting: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What no command may leave changed, and the repositories `made` in this run: see `agent.tools.lasting`."""
     made: set[tuple[int, int]] = field(default_factory=set)
 

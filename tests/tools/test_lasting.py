@@ -103,6 +103,9 @@ PLANTED = [
     "cp .agent.toml inner/; mv inner/.agent.toml evils/",
     "(sleep 0.05; cp evil .git/hooks/pre-commit) & wait",
     "cp evil .git/hooks/pre-commit; kill -9 $$",
+    "git init -q fresh && cp evil fresh/.git/hooks/pre-commit",
+    "git init -q --bare b && rm -rf b/hooks && cp -r evils b/hooks",
+    "mv inner fresh && git init -q inner && cp evil inner/.git/hooks/pre-commit",
 ]
 
 
@@ -158,7 +161,7 @@ WORK = [
     f"{GIT} add a && {GIT} commit -q -m x && echo two > a && git diff --stat && {GIT} stash -q && {GIT} stash pop -q",
     f"{GIT} add a && {GIT} commit -q -m x && git worktree add -q ../root/w && cd w && {GIT} commit -q --allow-empty -m z",
     f"{GIT} add a && {GIT} commit -q -m x && git gc -q && git tag v1 && git rm -q --cached a && git reset -q --hard",
-    "git init -q fresh && cd fresh && git config user.name me && cp ../evil .git/hooks/pre-commit",
+    "git init -q fresh && cd fresh && git config user.name me && git config core.pager less",
     f"{GIT} add a && {GIT} commit -q -m x && git clone -q . copy && cd copy && git remote set-url origin elsewhere",
     "git init -q --bare b.git && git -C b.git config core.bare true",
     "rm -rf inner && ls -d inner 2> /dev/null; true",
@@ -180,6 +183,20 @@ def test_git_goes_on_working(project, work):
 def test_a_repository_made_in_this_run_may_be_configured_by_a_later_command(box):
     box.bash("git init -q .")
     assert box.bash("git config user.name me && git config user.name") == "me\nexit status 0"
+    assert box.bash("rm -r .git/hooks && mv .git sub && mv sub .git") == "(no output)\nexit status 0"
+    assert "ROOT/.git/hooks was put back as it was" in box.bash("mkdir .git/hooks; echo x > .git/hooks/pre-push")
+    assert os.listdir(box.root / ".git/hooks") == []
+
+
+def test_a_new_repository_is_not_taken_for_one_that_was_removed(project):
+    """The file system may give it the same inode."""
+    for _ in range(5):
+        assert project.bash("rm -rf inner && git init -q other && git -C other config user.name x && mv other o2") == (
+            "(no output)\nexit status 0"
+        )
+        assert project.bash("rm -rf o2 && git init -q inner && git -C inner config user.email y; rm -rf inner") == (
+            "(no output)\nexit status 0"
+        )
 
 
 def test_what_the_user_changes_between_commands_stays(project):
