@@ -5,12 +5,12 @@
     3 raw_fallback         no summary to be had: the record, a wider tail, and a line that says so
     4 shortened            nothing left to fold: head and tail of what is itself too long
 
-It ends at the first step that brings the context under the target, and takes none that does not make it smaller. The
+Where even that is more than the window: an ever smaller record, none, and of the last prompt and step what fits. It ends at the first step that brings the context under the target, and takes none that does not make it smaller. The
 system message is never touched, the last user message stands verbatim after the summary (unless it alone is too
 long), calls stay with their results, and the originals stay in the archive. A failed attempt leaves everything as it
 was and never ends a turn; only a context that cannot be made to fit does.
 
-The steps are `agent.plan`, the words `agent.summary`, what may not be lost `agent.record`, what would be in vain
+The steps are `agent.plan`, what could stand instead `agent.draft`, the words `agent.summary`, what may not be lost `agent.record`, what would be in vain
 `agent.guards`. This module decides and writes.
 """
 
@@ -18,14 +18,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from agent import guards, plan, record, summary
+from agent.draft import (
+    FALLBACK,
+    PRUNED,
+    SUMMARY,
+    Draft,
+    Past,
+    covered,
+    drafted,
+    fitting,
+    pruned,
+    sent,
+    shortened,
+)
 from agent.errors import ContextOverflow, LimitError, StorageError
 from agent.events import Compacted, Compacting, Emit, NotCompacted
 from agent.messages import Model, Schema, Usage, text_of
-from agent.room import FRAME_TOKENS, Job, Material, Room, material, share_out
+from agent.room import Job, Material, Room, holds_a_summary, material, share_out, weighing
 from agent.session import Session, replay
 from agent.statements import USER
 from agent.tokens import (
@@ -35,31 +48,15 @@ from agent.tokens import (
     calibration,
     context_size,
     count,
-    estimate,
     estimate_messages,
-    message_tokens,
 )
 
-PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
-STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
-"""What `strategy` may force; `shortened` is where every strategy ends when a message is itself too long."""
-
 NOTHING = "what could be left out is smaller than what would replace it"
+LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
 NEAR = 0.25
 """An estimate within this share of the trigger is counted exactly before it decides."""
 
 Price = Callable[[Usage], float | None]
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A context that could replace the present one: its messages, and what the record of it will say."""
-
-    strategy: str
-    body: tuple[Entry, ...]
-    folded: tuple[Entry, ...]
-    tokens: int
-    summary: Entry | None = None
 
 
 # ---- effects ----
@@ -94,6 +91,8 @@ class Compactor:
         self._instructions = instructions
         self._price = price
         self._ratio: float | None = None
+        self._learnt_from: Sequence[Entry] = ()
+        self._counted = 1.0
         self._told = ""
 
     # -- the four occasions
@@ -103,27 +102,36 @@ class Compactor:
 
         Raises: LimitError when system message and tools alone are more than the window.
         """
-        trigger = self.limits.trigger
-        size = self._size()
-        if size.tokens >= self.limits.window:
-            self._refuse_the_impossible()
-        if trigger is None or size.tokens < trigger:
-            return False
-        now = guards.state(self._session.meta, self._session.entries, trigger)
-        vain = guards.refusal(now, size.tokens, self.limits.window)
-        if vain:
-            if guards.latched(now):
-                self._not("nothing", vain, once=True)
-            return False
-        outcome = self._run(Job("threshold", self.limits.target, trigger), now)
-        return bool(outcome["outcome"] == "compacted")
+        return self._make_room(now_or_never=True)
 
     def after_turn(self) -> bool:
         """After the final answer: the same as `make_room`; what it finds impossible is the next turn's to say."""
         try:
-            return self.make_room()
+            return self._make_room(now_or_never=False)
         except LimitError:
             return False
+
+    def _make_room(self, *, now_or_never: bool) -> bool:
+        """`now_or_never`: what is over the window may not be sent, unless the server has taken as much before."""
+        limits, trigger = self.limits, self.limits.trigger
+        size = self._size().tokens
+        if size >= limits.window:
+            self._refuse_the_impossible()
+        if trigger is None or size < trigger:
+            return False
+        session = self._session
+        now = guards.state(session.meta, session.entries, trigger)
+        vain = guards.refusal(now, size, limits.window)
+        must = now_or_never and size > limits.window > guards.taken(session.meta, session.entries)
+        if vain and not must:
+            if guards.latched(now):
+                self._not("nothing", vain, once=True)
+            return False
+        fits = limits.window if must else 0
+        crop = now_or_never
+        job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=crop, fits=fits)
+        outcome = self._run(job, now)
+        return bool(outcome["outcome"] == "compacted")
 
     def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
         """The server refused the context as too long: learn its window and cover the deficit; harder at attempt 2.
@@ -133,14 +141,17 @@ class Compactor:
         size = self._size().tokens
         if error.limit and error.limit < self.limits.window:
             self.limits = self.limits.for_window(error.limit)
-        if error.have:
-            estimated = self._material().tokens(self._material().body) / self._material().ratio
-            self._ratio = min(max(error.have / max(1, estimated), 0.3), 3.0)
-            size = error.have
+        have = error.have or (error.limit + 1 if error.limit and size <= error.limit else None)
+        if have:
+            context = self._material()
+            self._ratio = min(max(have / max(1, context.fixed + plan.size(context.body)), 0.3), 3.0)
+            self._learnt_from = context.body
+            size = have
         bound = min(size, error.limit or size)
         goal = min(self.limits.target, bound // 2) // (1 if attempt < 2 else 2)
-        job = Job("overflow", goal, bound * 3 // 4 // attempt, ask=attempt < 2, must=True)
-        if self._run(job, guards.State())["outcome"] != "compacted":
+        fits = min(error.limit or size - size // 8 * attempt, size)
+        job = Job("overflow", goal, bound * 3 // 4 // attempt, ask=attempt < 2, must=True, fits=fits)
+        if self._run(job, guards.State(), before=size)["outcome"] != "compacted":
             raise LimitError(
                 f"The context cannot be made to fit the model's window: {error.text}",
                 "Use a model with a larger window (-m), or a shorter prompt",
@@ -163,12 +174,16 @@ class Compactor:
     # -- sizes
 
     def _size(self) -> Size:
-        """The size of the next request; counted exactly where an estimate alone is near the trigger."""
+        """The size of the next request; counted where nothing but an estimate decides whether it is too large."""
         about = (self._session.meta, self._session.entries, self._model.name, self.tools)
         size = context_size(*about)
-        trigger = self.limits.trigger
-        if not size.reported and trigger and abs(size.tokens - trigger) < NEAR * trigger:
-            return context_size(*about, measure=count)
+        bounds = (self.limits.trigger or self.limits.window, self.limits.window)
+        near = any(abs(size.tokens - bound) < NEAR * bound for bound in bounds)
+        if near and not size.reported and calibration(*about) == 1.0:
+            counted = context_size(*about, measure=count)
+            self._counted = counted.tokens / max(1, size.tokens)
+            return counted
+        self._counted = 1.0
         return size
 
     def _material(self) -> Material:
@@ -182,21 +197,23 @@ class Compactor:
         if fixed >= self.limits.window:
             raise LimitError(
                 f"The system prompt and the tools alone take {fixed} tokens of a window of {self.limits.window}",
-                "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt",
+                LARGER,
             )
 
     # -- the ladder
 
-    def _run(self, job: Job, now: guards.State, *, dry_run: bool = False) -> dict[str, Any]:
+    def _run(self, job: Job, now: guards.State, *, before: int | None = None, dry_run: bool = False) -> dict[str, Any]:
         started = time.monotonic()
-        before = self._size().tokens
+        before = self._size().tokens if before is None else before
         context = self._material()
         room = share_out(self.limits, job, context)
-        draft, answer = self._pruned(context, job), summary.Answer()
+        draft, answer = pruned(context, job, self.limits), summary.Answer()
         folds = job.strategy != PRUNED and (draft is None or draft.tokens > job.goal or job.strategy is not None)
         if folds:
             light = draft.body if draft else context.body
             draft, answer = self._folded(context, light, room, job, before, announce=not dry_run)
+        if job.fits:
+            draft = self._fitting(context, draft, room, job)
         if draft is None or sent(context, draft) >= estimate_messages(self._session.view()):
             why = answer.outcome or "nothing"
             return self._not(why, answer.error or NOTHING, once=job.reason == "threshold")
@@ -206,62 +223,47 @@ class Compactor:
             return {"outcome": "would_compact", **entry, "summary": shown}
         return self._write(entry, draft, context, answer, started)
 
-    def _pruned(self, context: Material, job: Job) -> Draft | None:
-        if job.strategy not in (None, PRUNED):
-            return None
-        body = plan.prune(context.body, self.limits.window, int(self.limits.keep / context.ratio))
-        changed = tuple(old for old, new in zip(context.body, body, strict=True) if old is not new)
-        return Draft(PRUNED, tuple(body), changed, context.tokens(body)) if changed else None
-
     def _folded(
         self, context: Material, light: Sequence[Entry], room: Room, job: Job, before: int, *, announce: bool
     ) -> tuple[Draft | None, summary.Answer]:
         """Rungs 2 to 4. `light` is the context with its stubs; `announce` says before the call what will be folded."""
         cut = plan.fold(light, room.keep)
         if cut is None:
-            return self._shortened(context, light, job), summary.Answer()
+            return (shortened(context, light, job) if job.crop else None), summary.Answer()
         if announce:
             self._emit(Compacting(job.reason, len(cut.folded), before, self.limits.window))
         answer = summary.Answer()
-        if job.strategy != FALLBACK and job.ask:
+        if job.strategy != FALLBACK and job.ask and holds_a_summary(context, room, self.limits.window):
             answer = self._ask(context, cut, room, job)
             if answer.text:
-                draft = self._draft(SUMMARY, context, cut, room, job, answer.text)
+                draft = drafted(SUMMARY, context, cut, room, job, self._past(), answer.text)
                 if draft.tokens < context.tokens(context.body):
                     return draft, answer
                 answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
         wide = plan.fold(light, room.wide) or cut
-        return self._draft(FALLBACK, context, wide, room, job, ""), answer
+        return drafted(FALLBACK, context, wide, room, job, self._past()), answer
 
-    def _shortened(self, context: Material, light: Sequence[Entry], job: Job) -> Draft | None:
-        if context.tokens(light) <= job.ceiling and not job.must:
-            return None
-        body = plan.shorten(light, max(0, int(job.goal / context.ratio) - context.fixed))
-        changed = tuple(old for old, new in zip(context.body, body, strict=True) if old is not new)
-        return Draft(SHORTENED, tuple(body), changed, context.tokens(body))
+    def _fitting(self, context: Material, draft: Draft | None, room: Room, job: Job) -> Draft | None:
+        """The draft, or what fits where it does not. Raises: LimitError when no request can be made."""
+        reported = max((i for i, entry in enumerate(context.body) if "usage" in entry), default=0)
+        learnt_from = self._learnt_from or context.body[:reported]
+        weigh = weighing(context, learnt_from, self.tools, self.limits.window)
+        found = fitting(context, draft, room, job, self._past(), weigh)
+        if found is None or found.tokens <= job.fits or job.fits < self.limits.window:
+            return found
+        if job.reason == "threshold":
+            raise LimitError(
+                f"System prompt, tools and the shortest form of what was said last take {found.tokens} tokens "
+                f"of a window of {self.limits.window}",
+                LARGER,
+            )
+        return None
 
-    def _draft(self, strategy: str, context: Material, cut: plan.Fold, room: Room, job: Job, written: str) -> Draft:
-        """The summary message for a cut, and the context with it; what is kept is shortened where it must be."""
-        first, last, earlier = covered(cut.folded)
-        kept = cut.kept
-        spare = int(job.ceiling / context.ratio) - context.fixed - room.record - FRAME_TOKENS - estimate(written)
-        if plan.size(kept) > spare:
-            aim = int(job.goal / context.ratio) - context.fixed - room.record - FRAME_TOKENS - estimate(written)
-            kept = tuple(plan.shorten(kept, max(0, aim)))
-        stays = {e.get("n") for e in kept if not e.get("pruned")}
-        originals = [e for e in self._session.originals() if e.get("n") not in stays and plan.role(e) != "system"]
-        gathered = record.gather(originals, pins(self._session.entries))
-        present = "\n".join([written, *(text_of(e["message"]) for e in kept)])
-        if earlier and estimate(earlier) > room.written * 2:
-            earlier = plan.head_and_tail(earlier, room.written * 2)
-        facts = record.compose(gathered, room.record, present)
-        frame = summary.Frame(first, last, f"{self._session.id}.archive", recall=self.recall)
-        message = {"role": "user", "content": summary.framed(frame, written, facts, earlier)}
-        about = {"summary": True, "written": written or earlier, "covers": [first, last]}
-        tokens = context.tokens(kept) + round(message_tokens(message) * context.ratio)
-        return Draft(strategy, kept, cut.folded, tokens, {"type": "message", "message": message, **about})
+    def _past(self) -> Past:
+        session = self._session
+        return Past(session.originals, pins(session.entries), f"{session.id}.archive", self.recall)
 
     # -- the call
 
@@ -311,7 +313,7 @@ class Compactor:
             "strategy": draft.strategy,
             "folded": [min(numbers), max(numbers)] if numbers else [],
             "kept": len(draft.body),
-            "tokens": {"before": before, "after_estimate": draft.tokens},
+            "tokens": {"before": before, "after_estimate": round(draft.tokens * self._counted)},
             "checks": answer.verdict.as_json(),
             "guard": guards.remembered(now, before, context.ratio),
         }
@@ -330,7 +332,7 @@ class Compactor:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         head = {"type": "compaction", "n": session.new_n(), "at": at}
         entry = head | entry | {"archive": session.next_archive(), "ms": round((time.monotonic() - started) * 1000)}
-        summaries = [{**draft.summary, "n": session.new_n(), "at": at}] if draft.summary else []
+        summaries = [{**lead, "n": session.new_n(), "at": at} for lead in draft.lead]
         entries = [entry, *context.others, *context.system, *summaries, *draft.body]
         try:
             archive = session.rewrite(entries)
@@ -349,23 +351,6 @@ class Compactor:
         if once:
             self._told = text
         return {"outcome": why, "text": text}
-
-
-def sent(context: Material, draft: Draft) -> int:
-    """Estimated tokens of the messages as a draft would have them sent: repaired, like those it would replace."""
-    summaries = [draft.summary] if draft.summary else []
-    return estimate_messages(replay([*context.system, *summaries, *draft.body]))
-
-
-def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:
-    """First and last message that a fold stands for, earlier summaries included, and what those said."""
-    numbers = [e.get("n", 0) for e in folded if not e.get("summary")]
-    earlier = ""
-    for entry in folded:
-        if entry.get("summary"):
-            numbers += [n for n in entry.get("covers", ()) if isinstance(n, int)]
-            earlier = entry.get("written") or earlier
-    return min(numbers, default=0), max(numbers, default=0), earlier
 
 
 def pins(entries: Sequence[Entry]) -> list[str]:

@@ -53,6 +53,8 @@ RESULT_SHARE = 5
 """No tool result takes more than this part (1/5) of the window."""
 RESULT_MOST = 10_000
 """Tokens of one tool result in a very large window."""
+RECALL_FROM = 1_000
+"""In a smaller window the schema of `recall` would take the room that its answers need."""
 INSTRUCTIONS_SHARE = 8
 """AGENTS.md takes at most this part (1/8) of the window."""
 
@@ -126,14 +128,16 @@ class Equipment:
 
     def offer_recall(self) -> None:
         """Offer `recall` once something is archived: the prompt cache is broken then anyway."""
-        if self.may_recall and "recall" not in self.toolbox.names():
+        wide = self.compactor.limits.window >= RECALL_FROM
+        if wide and self.may_recall and "recall" not in self.toolbox.names():
             self.toolbox.add(Recall())
             self.compactor.offer(self.toolbox.schemas())
 
     @property
     def may_recall(self) -> bool:
-        """Whether the model may get `recall`: it takes tools, and the user has not left it out."""
-        return self.client.takes_tools and (self.settings.tools is None or "recall" in self.settings.tools)
+        """Whether the model may get `recall`: it takes tools, has room for it, and the user has not left it out."""
+        wide = self.limits.window >= RECALL_FROM
+        return wide and self.client.takes_tools and (self.settings.tools is None or "recall" in self.settings.tools)
 
     def turn(self, session: Session, emit: Emit, response_format: dict[str, Any] | None = None) -> Turn:
         """A turn on that session; `response_format` asks for structured output."""

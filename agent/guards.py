@@ -64,6 +64,14 @@ def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:
     )
 
 
+def taken(meta: Entry, entries: Sequence[Entry]) -> int:
+    """The largest prompt, in tokens, that the server has reported in this generation: so much it takes."""
+    counts = meta.get("counts")
+    void = counts.get("requests", 0) if isinstance(counts, dict) else 0
+    reports = [(usage_from_json(e.get("usage")), _dict(e.get("request")).get("k")) for e in entries if "usage" in e]
+    return max((u.prompt for u, k in reports if u and (not isinstance(k, int) or k > void)), default=0)
+
+
 def refusal(now: State, size: int, window: int) -> str:
     """Why a proactive compaction at `size` tokens would be in vain, or "" when it may be tried.
 

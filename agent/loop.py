@@ -110,8 +110,7 @@ class Turn:
     def _steps(self) -> None:
         self._show_budget_before()
         while True:
-            if self.compactor.make_room():
-                self._compacted()
+            self._make_room()
             reply = self._ask()
             self._take(reply)
             if reply.error is not None:
@@ -160,6 +159,15 @@ class Turn:
                     ) from error
                 self.compactor.after_overflow(error, attempt)
                 self._compacted()
+                if self.compactor.size().tokens > self.compactor.limits.window:
+                    self._make_room()
+
+    def _make_room(self) -> None:
+        """Before a request; once more where a compaction brought a tool with it that does not fit."""
+        while self.compactor.make_room():
+            self._compacted()
+            if self.compactor.size().tokens <= self.compactor.limits.window:
+                return
 
     def _make_room_after(self, error: BaseException) -> None:
         """An overflow in the middle of an answer: what was shown cannot be taken back, but the next turn shall fit."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agent.messages import text_of, tool_calls
-from agent.tokens import Entry, estimate, message_tokens
+from agent.tokens import MESSAGE_OVERHEAD, Entry, estimate, message_tokens
 
 STALE_AFTER = 4
 """This many of the newest results are not stale, as far as the tail has room for them."""
@@ -26,6 +26,10 @@ STALE_MOST = 1000
 """A result is worth a stub when it has more than this share of the window, or this many tokens."""
 SHORTEST = 48
 """Tokens a shortened message keeps at least."""
+MARK = 24
+"""Tokens below which a mark says no more than that something is missing."""
+LEAST = 12
+"""The same where the context would not fit otherwise."""
 
 
 class Unit(NamedTuple):
@@ -96,6 +100,14 @@ def fold(entries: Sequence[Entry], keep: int, *, least: int = 1) -> Fold | None:
     return Fold(_flat(folded), _flat(stays), _flat(parts[:at]))
 
 
+def last(entries: Sequence[Entry]) -> Fold:
+    """The fold after which least stays: the last prompt and the last unit. It may fold nothing, and folds summaries."""
+    parts = units(entries)
+    prompt = max((i for i, unit in enumerate(parts) if unit.prompt), default=-1)
+    folded = _flat(unit for i, unit in enumerate(parts[:-1]) if i != prompt)
+    return Fold(folded, _flat(unit for i, unit in enumerate(parts) if i in (prompt, len(parts) - 1)), folded)
+
+
 def _flat(parts: Iterable[Unit]) -> tuple[Entry, ...]:
     return tuple(entry for unit in parts for entry in unit.entries)
 
@@ -146,34 +158,34 @@ def _with_text(entry: Entry, text: str) -> Entry:
 # ---- rung 4: what is itself too long ----
 
 
-def shorten(entries: Sequence[Entry], room: int) -> list[Entry]:
+def shorten(entries: Sequence[Entry], room: int, least: int = SHORTEST) -> list[Entry]:
     """The entries cut down to about `room` tokens: head and tail of the longest ones, the last prompt cut last.
 
-    Total: where even the shortest form of everything is more than `room`, that form is returned.
+    Total: where even the shortest form of everything, `least` tokens each, is more than `room`, that is returned.
     """
     prompt = max((i for i, e in enumerate(entries) if role(e) == "user" and not e.get("summary")), default=-1)
     sizes = [message_tokens(entry["message"]) for entry in entries]
     spared = sizes[prompt] if prompt >= 0 else 0
-    level = _level([s for i, s in enumerate(sizes) if i != prompt], room - spared)
-    shorter = [e if i == prompt or sizes[i] <= level else shortened(e, level) for i, e in enumerate(entries)]
+    level = _level([s for i, s in enumerate(sizes) if i != prompt], room - spared, least)
+    shorter = [e if i == prompt or sizes[i] <= level else shortened(e, level, least) for i, e in enumerate(entries)]
     if prompt >= 0 and size(shorter) > room:
         rest = size(shorter) - spared
-        shorter[prompt] = shortened(entries[prompt], max(SHORTEST, room - rest))
+        shorter[prompt] = shortened(entries[prompt], max(least, room - rest), least)
     return shorter
 
 
-def _level(sizes: list[int], room: int) -> int:
-    """The cap at which all sizes together fit `room`, like water that finds its level; never below SHORTEST."""
+def _level(sizes: list[int], room: int, least: int) -> int:
+    """The cap at which all sizes together fit `room`, like water that finds its level; never below `least`."""
     left, count = room, len(sizes)
     for tokens in sorted(sizes):
         if tokens * count > left:
-            return max(SHORTEST, left // count)
+            return max(least, left // count)
         left -= tokens
         count -= 1
-    return max([SHORTEST, *sizes])
+    return max([least, *sizes])
 
 
-def shortened(entry: Entry, room: int) -> Entry:
+def shortened(entry: Entry, room: int, least: int = SHORTEST) -> Entry:
     """One entry within about `room` tokens: head and tail of its text, and of the long values in its calls."""
     message = dict(entry["message"])
     if message_tokens(message) <= room:
@@ -182,12 +194,12 @@ def shortened(entry: Entry, room: int) -> Entry:
     n = entry.get("n")
     calls = tool_calls(message)
     if calls:
-        share = max(SHORTEST // 2, (room - estimate(text_of(message)[:400])) // len(calls) - 16)
+        share = max(least // 2, (room - estimate(text_of(message)[:400])) // len(calls) - 16)
         message["tool_calls"] = [_short_call(raw, share, n) for raw in message["tool_calls"]]
         room -= message_tokens({**message, "content": ""})
     text = text_of(message)
     if estimate(text) > room:
-        message["content"] = head_and_tail(text, max(SHORTEST // 2, room), n)
+        message["content"] = head_and_tail(text, max(least // 2, room - MESSAGE_OVERHEAD), n)
     return {**entry, "message": message, "pruned": True}
 
 
@@ -197,12 +209,15 @@ def head_and_tail(text: str, room: int, n: Any = None) -> str:
     if tokens <= room:
         return text
     where = "" if n is None else f" of message {n}"
-    chars = max(16, int(len(text) * max(8, room - 20) / tokens))
+    scant = room <= MARK
+    fewest = 4 if scant else 16
+    chars = max(fewest, int(len(text) * max(8, room - (6 if scant else 20)) / tokens))
     while True:
         head, tail = chars * 2 // 3, chars - chars * 2 // 3
         mark = f"\n[… {len(text) - chars:,} characters{where} left out …]\n"
+        mark = "\n[…]\n" if scant else mark
         cut = text[:head] + mark + text[len(text) - tail :]
-        if estimate(cut) <= room or chars <= 16:
+        if estimate(cut) <= room or chars <= fewest:
             return cut
         chars = chars * 3 // 4
 

@@ -6,13 +6,13 @@ is left, up to its own limit. Sizes are estimates; `ratio` turns them into token
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from agent import plan
-from agent.messages import Schema
+from agent.messages import Message, Schema
 from agent.summary import summary_cap
-from agent.tokens import Entry, Limits, standing, tool_tokens
+from agent.tokens import Entry, Limits, count, estimate_messages, standing, tool_tokens
 
 FRAME_TOKENS = 90
 AIM = 0.75
@@ -20,6 +20,12 @@ AIM = 0.75
 RECORD_SHARES = ((4_000, 0.75), (50_000, 0.25))
 """Of the first 4,000 tokens of room most go to the record, of what is beyond a quarter: facts first, then tails."""
 SUMMARY_SHARE = 0.15
+COUNTED = 20_000
+"""Windows up to so many tokens are so small that the last thing to fit in them is counted, not estimated."""
+
+
+Weigh = Callable[[Iterable[Message]], int]
+
 
 class Job(NamedTuple):
     """What is wanted of one compaction. `goal` and `ceiling` are tokens: aim for one, do not stay above the other."""
@@ -33,6 +39,10 @@ class Job(NamedTuple):
     ask: bool = True
     must: bool = False
     """The context does not fit: anything smaller is welcome."""
+    crop: bool = True
+    """What is itself too long may be cut."""
+    fits: int = 0
+    """What is larger may not be sent; 0 where the context may be as it is."""
 
 
 class Material(NamedTuple):
@@ -87,3 +97,24 @@ def share_out(limits: Limits, job: Job, context: Material) -> Room:
     wide = max(0, room - kept_facts - FRAME_TOKENS)
     keep = min(max(0, wide - written), int(limits.keep / context.ratio))
     return Room(kept_facts, written, keep if job.keep is None else int(job.keep / context.ratio), wide)
+
+
+def holds_a_summary(context: Material, room: Room, window: int) -> bool:
+    """Whether a written summary could stand beside the fixed parts and what stays at least."""
+    kept = plan.size(plan.last(context.body).kept)
+    return context.fixed + kept + FRAME_TOKENS + room.written <= window
+
+
+def weighing(context: Material, learnt_from: Sequence[Entry], tools: Sequence[Schema], window: int) -> Weigh:
+    """How the tokens of messages and tools are found where a few decide: counted, and corrected by `context.ratio`.
+
+    The count of the entries it was learnt from tells how much of the ratio is the estimate's error, and how much the
+    model's own tokenizer. Where they are gone only a large difference is believed.
+    """
+    if window > COUNTED or plan.size(context.body) > 4 * COUNTED:
+        return lambda messages: round(estimate_messages(messages, tools) * context.ratio)
+    sample = [e["message"] for e in (*context.system, *learnt_from)]
+    scale = context.ratio * estimate_messages(sample, tools) / max(1, estimate_messages(sample, tools, count))
+    if context.ratio == 1.0 or (not learnt_from and 0.75 < scale < 1.33):
+        scale = 1.0
+    return lambda messages: round(estimate_messages(messages, tools, count) * scale)

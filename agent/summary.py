@@ -283,6 +283,11 @@ def framed(frame: Frame, written: str, record: str, earlier: str = "") -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def brief(frame: Frame) -> str:
+    """The least that a reader must be told where there is no room for a record."""
+    return f"[Messages {frame.first}..{frame.last} are left out here: no room. No request.]"
+
+
 # ---- effects ----
 
 

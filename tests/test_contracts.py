@@ -20,7 +20,7 @@ config tokens
 disk entries lock logfile writer ephemeral session
 archive mend library search story stats chart page export recall
 tools
-anchors plan statements record guards summary room compaction gate
+anchors plan statements record guards summary room draft compaction gate
 loop
 memory retry overflow sse refusal kinds faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
 render jsonlines printing local completion
