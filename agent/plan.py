@@ -198,6 +198,8 @@ def shortened(entry: Entry, room: int, least: int = SHORTEST) -> Entry:
         message["tool_calls"] = [_short_call(raw, share, n) for raw in message["tool_calls"]]
         room -= message_tokens({**message, "content": ""})
     text = text_of(message)
+    if least < SHORTEST and isinstance(message.get("content"), list):  # an image has no head and tail
+        message["content"] = text = text or "[…]"
     if estimate(text) > room:
         message["content"] = head_and_tail(text, max(least // 2, room - MESSAGE_OVERHEAD), n)
     return {**entry, "message": message, "pruned": True}
