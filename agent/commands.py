@@ -52,6 +52,8 @@ def compact(
     outcome = compact_now(store, found, flags, os.environ, wait=wait, quiet=json, **wishes)
     if json:
         out_json(outcome)
+        if outcome["outcome"] in ("no_summary", "failed"):
+            raise typer.Exit(1)
     elif dry_run:
         out(dry_run_text(outcome))
 
@@ -191,7 +193,9 @@ def completions(words: list[str]) -> list[tuple[str, str]]:
 
     def known_sessions() -> Iterable[tuple[str, str]]:
         store = find_store(None, os.environ, os.getcwd(), settings.session_dir)
-        return [(row.id, row.name or row.first_words) for row in islice(summaries(store), 50) if row is not None]
+        rows = [row for row in islice(summaries(store), 50) if row is not None]
+        named = [(row.name, row.first_words) for row in rows if row.name]
+        return [*named, *((row.id, row.name or row.first_words) for row in rows)]
 
     options = [
         (flag, row.text) for rows in OPTION_TABLE.values() for row in rows if not row.hidden for flag in row.flags

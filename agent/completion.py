@@ -67,6 +67,8 @@ def candidates(
         found = [("last", "the newest session of this directory"), *sessions()]
     elif previous in MODEL_FLAGS:
         found = [(name, "") for name in models()]
+    elif before[:1] == ["sessions"] and previous == "--format":
+        found = [(form, "") for form in ("md", "json", "jsonl", "html")]
     elif previous in CHOICES:
         found = [(word, "") for word in CHOICES[previous]]
     elif before[:1] == ["sessions"] and not current.startswith("-"):

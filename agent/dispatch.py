@@ -13,7 +13,6 @@ import typer
 
 from agent.commands import register
 from agent.errors import UsageError
-from agent.options import RESERVED
 from agent.verbs import app as sessions
 
 app = typer.Typer(
@@ -80,7 +79,8 @@ def command(argv: list[str]) -> int:
     except Abort:
         return 130
     except TyperException as problem:
-        raise UsageError(problem.format_message().rstrip("."), advice(argv)) from None
+        said = problem.format_message().rstrip(".")
+        raise UsageError(said, advice(argv, said.startswith("No such command"))) from None
     return result if isinstance(result, int) else 0
 
 
@@ -89,8 +89,7 @@ def name_of(command: Any) -> str:
     return command.name or str(command.callback.__name__)
 
 
-def advice(argv: list[str]) -> str:
+def advice(argv: list[str], perhaps_a_prompt: bool) -> str:
     """What to type after a usage error."""
-    if argv[0] in RESERVED and len(argv) > 1:
-        return f"See agent {argv[0]} --help. To send this as a prompt: agent -- {' '.join(argv)}"
-    return "See agent --help"
+    as_prompt = f". To send this as a prompt: agent -- {' '.join(argv)}" if perhaps_a_prompt else ""
+    return f"See agent {argv[0]} --help{as_prompt}"

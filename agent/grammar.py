@@ -23,7 +23,7 @@ def invoke(argv: list[str]) -> int:
     Raises: AgentError, also for what is wrong with the command line (UsageError).
     """
     if argv[:1] == ["help"]:
-        argv = ["--help"]
+        argv = [*(argv[1:3] if argv[1:2] and argv[1] in RESERVED[:-2] else []), "--help"]
     if argv and argv[0] in RESERVED and argv[0] != "run":
         from agent.dispatch import command
 
@@ -68,14 +68,14 @@ def check_words(words: list[str], argv: list[str]) -> None:
         options = " ".join(word for word in argv if word.startswith("-"))
         hint = f"The command: agent {rest} {options}. A prompt: agent {options} -- {rest}"
         raise UsageError(f"{first!r} is a command, but options came before it", hint)
-    meant = _meant(first) if len(words) > 1 and words[1] in VERBS else None
+    meant = _meant(first, 0.7) if len(words) > 1 and words[1] in VERBS else _meant(rest, 0.8)
     if meant:
         right = " ".join([meant, *words[1:]])
         raise UsageError(f"There is no command {first!r}", f"Did you mean: agent {right}? A prompt: quote it")
 
 
-def _meant(word: str) -> str | None:
+def _meant(word: str, likeness: float) -> str | None:
     """The command that a misspelt word was meant to be."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, RESERVED, 1, 0.7)), None)
+    return next(iter(get_close_matches(word, RESERVED, 1, likeness)), None)

@@ -27,7 +27,7 @@ from agent.events import (
     Waiting,
 )
 from agent.messages import Usage, text_of, tool_calls
-from agent.render import Output, budget_line, compacting_line, folded, not_compacted_line, visible
+from agent.render import Output, budget_line, compacting_line, folded_messages, not_compacted_line, visible
 
 # ---- lines, pure ----
 
@@ -108,7 +108,7 @@ def boundary_line(event: Compacted) -> dict[str, Any]:
         "pre_tokens": tokens.get("before"),
         "post_tokens": tokens.get("after_estimate"),
         "strategy": record.get("strategy"),
-        "folded": folded(record),
+        "folded": folded_messages(event),
         "kept": record.get("kept"),
         "archive": event.archive,
     }
@@ -169,11 +169,18 @@ class JsonLines:
         self.sequence = 0
         self.started = time.monotonic()
         self.compactions = 0
+        self.held: list[Event] = []
 
     def emit(self, event: Event) -> None:
+        if self.session is None and not isinstance(event, SessionOpened):
+            self.held.append(event)  # `init` is the first line: what was said while getting ready comes after it
+            return
         line = self._as_line(event)
         if line is not None and not self.once:
             self._write(line)
+        held, self.held = self.held, []
+        for earlier in held:
+            self.emit(earlier)
 
     def finish(self, turn: TurnFinished | None, error: AgentError | None, code: int) -> None:
         self._write(self._result(turn, error, code))

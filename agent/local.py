@@ -28,7 +28,7 @@ SIZE = 98_362_432
 SYSTEM_PROMPT = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 """The prompt this model was tuned with; it answers worse under any other."""
 
-REPLY_TOKENS = 512
+REPLY_TOKENS = 256
 OTHER_WINDOW = 32_768
 """Window for another GGUF (tokens): its training window may be 1M, which would not fit in memory."""
 
@@ -100,11 +100,14 @@ def _start(path: str, key: str, builtin: bool) -> Any:
     params.verbosity = -1
     params.ui = False
     if builtin:
-        # Left alone it repeats one line for thousands of tokens: DRY, a mild repeat penalty and a bounded reply.
+        # Left alone it repeats one line for thousands of tokens: DRY, mild penalties over a long stretch (DRY alone does
+        # not see past a quotation mark) and a bounded reply.
         params.n_predict = REPLY_TOKENS
         params.sampling.temp = 0.2
         params.sampling.top_p = 0.9
         params.sampling.penalty_repeat = 1.05
+        params.sampling.penalty_freq = 0.2
+        params.sampling.penalty_last_n = 512
         params.sampling.dry_multiplier = 0.8
         params.sampling.seed = 42
     try:

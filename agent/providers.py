@@ -128,7 +128,13 @@ def resolve(
     if named is not None:
         return _of(named, rest, environ, "model name")
     if spec:
-        return _of(_by_family(spec, environ), spec, environ, "model name")
+        try:
+            return _of(_by_family(spec, environ), spec, environ, "model name")
+        except ConfigError as refused:
+            if _family(spec):
+                raise
+            text = f"No provider is known for the model {spec!r}, and there is no key for openai"
+            raise ConfigError(text, refused.hint) from None
     found = next((p for p in TABLE if p.default and not p.local and _key(p, environ)[0]), None)
     if found is None:
         error = ConfigError(
@@ -255,8 +261,12 @@ def _lent(provider: Provider | None, variable: str, environ: Mapping[str, str]) 
 
 def _by_family(model: str, environ: Mapping[str, str]) -> Provider:
     """Whose model this is by its name; else OpenAI."""
-    found = next((p for p in TABLE if p.families and model.lower().startswith(p.families)), None)
-    return found or BY_NAME["openai"]
+    return _family(model) or BY_NAME["openai"]
+
+
+def _family(model: str) -> Provider | None:
+    """The provider whose own models begin like this one."""
+    return next((p for p in TABLE if p.families and model.lower().startswith(p.families)), None)
 
 
 def _prefers(named: Provider, own: Provider | None, environ: Mapping[str, str]) -> bool:

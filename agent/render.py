@@ -78,18 +78,19 @@ def budget_line(event: Budget) -> str:
 def compacting_line(event: Compacting) -> str:
     reasons = {"threshold": "near the window", "overflow": "the server says it is too long", "manual": "asked for"}
     why = reasons.get(event.reason, event.reason)
+    why = "over the window" if event.reason == "threshold" and event.tokens > event.window else why
     return f"compacting: {why}; {event.messages} messages, {number(event.tokens)} tokens of {number(event.window)} ..."
 
 
 def compacted_line(event: Compacted) -> str:
     record = event.record
     tokens = record.get("tokens", {})
-    reasons = ", ".join(record.get("checks", {}).get("reasons", []))
+    folded = folded_messages(event)
     became = {
         "pruned": "old tool results became stubs",
         "shortened": "what was too long keeps its head and tail",
-        "window_plus_summary": f"{folded(record)} messages → 1 summary",
-        "raw_fallback": f"{folded(record)} messages cut, no summary" + (f" (checks: {reasons})" if reasons else ""),
+        "window_plus_summary": f"{folded} messages → 1 summary",
+        "raw_fallback": f"{folded} messages cut, no summary{why_no_summary(record)}",
     }.get(record.get("strategy", ""), str(record.get("strategy")))
     parts = [
         f"compacted: {became}",
@@ -107,13 +108,17 @@ def archive_path(session_path: str, archive: str) -> str:
     return os.path.join(session_path.removesuffix(".jsonl") + ".archive", f"{archive}.jsonl")
 
 
-def folded(record: dict[str, Any]) -> int:
-    """How many messages the compaction replaced, from its record."""
-    count = record.get("folded_messages")
-    if isinstance(count, int):
-        return count
-    first, last = (record.get("folded") or [1, 0])[:2]
-    return max(0, int(last) - int(first) + 1)
+def folded_messages(event: Compacted) -> int:
+    """How many messages of the context one summary message replaced."""
+    return max(0, event.messages_before - event.messages_after + 1)
+
+
+def why_no_summary(record: dict[str, Any]) -> str:
+    """The reasons of the checks, in words."""
+    from agent.summary import REASONS
+
+    reasons = record.get("checks", {}).get("reasons", [])
+    return f" ({'; '.join(REASONS.get(reason, reason) for reason in reasons)})" if reasons else ""
 
 
 def not_compacted_line(event: NotCompacted) -> str:
@@ -269,7 +274,7 @@ class Text:
         self.line(not_compacted_line(event), _YELLOW)
 
     def _waiting(self, event: Waiting) -> None:
-        text = f"waiting {event.seconds:.0f} s, then try {event.attempt} of {event.attempts}: {event.reason}"
+        text = f"waiting {event.seconds:.1f} s, then try {event.attempt} of {event.attempts}: {event.reason}"
         if self.colour and self.err_terminal and not self.quiet:
             self._end_answer()
             self.err.write(f"\r\x1b[K{visible(text)}".encode())
@@ -278,6 +283,8 @@ class Text:
             self.line(text, _YELLOW)
 
     def _notice(self, event: Notice) -> None:
+        if event.code == "silent_stdin" and self.quiet:  # what was piped was left out: that is never a detail
+            self._raw(f"agent: {event.text}", _YELLOW)
         self.line(f"{event.level}: {event.text}", {"warning": _YELLOW, "error": _RED}.get(event.level, _DIM))
 
     _HANDLERS: ClassVar[dict[type, Any]] = {

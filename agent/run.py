@@ -15,7 +15,7 @@ from agent import library, outfile, prompt
 from agent.asking import asker
 from agent.config import Settings, load_settings, parse_seconds
 from agent.equipment import Equipment, equip, system_message
-from agent.errors import AgentError, DeniedError, Exit, SessionError, StorageError, UsageError
+from agent.errors import AgentError, DeniedError, Exit, SessionBusy, SessionError, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.loop import Turn
 from agent.messages import Message
@@ -26,6 +26,7 @@ from agent.signals import as_error, stop_after, stopping
 
 if TYPE_CHECKING:
     from agent.jsonlines import JsonLines
+    from agent.structured import Shape
 
 COMPACT = "/compact"
 SYSTEM_LIMIT = 1 << 20
@@ -153,17 +154,10 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)
-    if ask.output:
-        outfile.check(ask.output)
-    if is_compact_command(message) and not id:
-        raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
-    shape = None
-    if ask.schema:
-        from agent.structured import Shape
-
-        shape = Shape(ask.schema)
+    shape = _check(ask, message, store, id)
+    screen.resume = way_on(store, cwd)
     if id:
-        live.session = _resume(ask, store, id)
+        live.session = _resume(ask, store, id, screen.emit)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
     gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
@@ -175,12 +169,49 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         live.session.append({"type": "pin", "text": text})
         message = with_block(message, f"Keep to this for the whole session: {text}")
     if is_compact_command(message):
-        gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
+        outcome = gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
+        raise_unless_compacted(outcome, live.session.id)
         return
     live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
     live.finished = live.turn.run(message)
     if shape:
         shape.check(live.finished.answer)
+
+
+def _check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | None:
+    """What can be wrong with an ask before anything is opened or paid for; the answer's shape. Raises: UsageError."""
+    if ask.output:
+        outfile.check(ask.output)
+    if not id and is_compact_command(message):
+        raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
+    if not id and ask.fork:
+        raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
+    if not id and ask.name:
+        free_name(store, ask.name)
+    if not ask.schema:
+        return None
+    from agent.structured import Shape
+
+    return Shape(ask.schema)
+
+
+def way_on(store: str, cwd: str) -> str:
+    """How to name this store from anywhere: a marked ./sessions is found only from its own directory."""
+    if store != os.path.join(cwd, "sessions"):
+        return "agent"
+    import shlex
+
+    return f"agent --session-dir {shlex.quote(store)}"
+
+
+def raise_unless_compacted(outcome: Mapping[str, Any], id: str) -> None:
+    """A compaction that was asked for and could not be had is an error; that there is nothing to compact is none.
+
+    Raises: AgentError.
+    """
+    if outcome["outcome"] in ("no_summary", "failed"):
+        hint = f"Without a model's summary: agent sessions compact {id} --strategy raw_fallback"
+        raise AgentError("The session was not compacted", hint)
 
 
 def _change_directory(path: str) -> None:
@@ -240,7 +271,10 @@ def compact_now(
         gear = equip(settings, environ, cwd, store, screen.emit, quiet=quiet, debug=None, ask=None)
         screen.path = session.path
         gear.attach(session, screen.emit)
-        return gear.compactor.now(**wishes)
+        outcome = gear.compactor.now(**wishes)
+        if not quiet:
+            raise_unless_compacted(outcome, id)
+        return outcome
 
 
 def with_block(message: Message, text: str) -> Message:
@@ -259,17 +293,28 @@ def is_compact_command(message: Message) -> bool:
 # ---- the session ----
 
 
-def _resume(ask: Ask, store: str, id: str) -> Session:
+def _resume(ask: Ask, store: str, id: str, emit: Emit) -> Session:
     if ask.no_session:
         raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
     if ask.fork:
         from agent.archive import fork
 
         id = fork(store, id)
-    session = Session.open(store, id, wait=_wait(ask))
+    session = _open(store, id, _wait(ask), emit)
     if ask.name and ask.name != session.meta.get("name"):
         session.rename(free_name(store, ask.name))
     return session
+
+
+def _open(store: str, id: str, wait: float, emit: Emit) -> Session:
+    """Open a session; a wait for another process is announced. Raises: as `Session.open`."""
+    try:
+        return Session.open(store, id)
+    except SessionBusy as busy:
+        if not wait:
+            raise
+        emit(Notice("info", "waiting", f"{busy.text}: waiting for up to {wait:g} s"))
+        return Session.open(store, id, wait=wait)
 
 
 def free_name(store: str, name: str) -> str:
@@ -291,13 +336,11 @@ def _wait(ask: Ask) -> float:
 
 def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, emit: Emit) -> Session:
     """A new session: its meta line freezes the model and the tools, its first message the system prompt."""
-    if ask.fork:
-        raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
     meta: dict[str, Any] = {"cwd": cwd, "model": gear.spec}
     if settings.tools is not None:
         meta["tools"] = list(settings.tools)
     if ask.name:
-        meta["name"] = free_name(store, ask.name)
+        meta["name"] = ask.name
     session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
     session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
     return session

@@ -232,7 +232,8 @@ def rm(
     found = [find(session_dir, id) for id in ids]
     names = ", ".join(id for _, id in found)
     if not agreed(f"Remove {names} for good?", yes):
-        raise typer.Abort
+        note("nothing was removed")
+        raise typer.Exit(1)
     for store, id in dict.fromkeys(found):
         remove(store, id)
         if json:
@@ -256,7 +257,8 @@ def prune(
     store, span = store_of(session_dir), parse_span(older_than)
     due = sum(1 for _ in walk(store, span, dry_run=True))
     if due and not dry_run and not agreed(f"Remove {due} sessions for good?", yes):
-        raise typer.Abort
+        note("nothing was removed")
+        raise typer.Exit(1)
     for id, what in walk(store, span, dry_run=dry_run):
         if json:
             out_json({"id": id, "outcome": what})

@@ -146,7 +146,11 @@ def test_the_second_process_is_told_who_is_first(home: Path, tmp_path: Path) -> 
         second = ended(started(server, tmp_path, "--last", "third"))
         assert (second.code, second.out) == (7, "")
         assert str(first.pid) in second.err
-        waiting = started(server, tmp_path, "-q", "--wait", "30", "--last", "third")
+        waiting = started(server, tmp_path, "--wait", "30", "--last", "third")
+        told = b""
+        assert waiting.stderr is not None
+        while b"waiting for up to 30 s" not in told:
+            told += waiting.stderr.read(1)
         gate.set()
         assert ended(first).code == 0
         assert ended(waiting).out == "three\n"
@@ -559,3 +563,44 @@ def test_options_before_a_command_get_the_right_order(agent: Runner) -> None:
     done = agent("--session-dir", "D", "sessions", "list", "--all")
     assert (done.code, "The command: agent sessions list --all --session-dir D" in done.err) == (2, True), done
 
+
+def test_a_compaction_that_was_asked_for_and_not_had_is_an_error(agent: Runner, home: Path) -> None:
+    """And the way on without a model works."""
+    with ScriptedServer([text("word " * 300), text("word " * 300), text("no")], repeat_last=True) as server:
+        agent("one", **at(server))
+        agent("--last", "two", **at(server))
+        log = only_log(home)
+        asked = agent("-c", log.stem, "/compact", **at(server))
+        assert (asked.code, f"agent sessions compact {log.stem} --strategy raw_fallback" in asked.err) == (1, True)
+        assert agent("sessions", "compact", log.stem, "--strategy", "raw_fallback", **at(server)).code == 0
+    assert shape(log)[1] == "compaction"
+
+
+def test_the_way_on_from_a_marked_store_works_anywhere(agent: Runner, home: Path, tmp_path: Path) -> None:
+    marked = tmp_path / "work" / "sessions"
+    marked.mkdir()
+    (marked / ".agent-sessions").write_text("")
+    with ScriptedServer([text("one"), text("two")]) as server:
+        done = agent("hi", **at(server))
+        command = done.err.splitlines()[-1].partition("continue: agent ")[2].split()
+        assert command[:2] == ["--session-dir", str(marked)]
+        assert agent("-q", *command, "more", cwd=tmp_path, **at(server)).out == "two\n"
+
+
+def test_a_pipe_that_is_left_out_is_told_under_q_too(home: Path, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    with ScriptedServer([text("Hi")]) as server:
+        done = subprocess.run(
+            [*COMMAND, "-q", "hi"], cwd=tmp_path, env=environment(**at(server)), stdin=reader, capture_output=True,
+            check=False,
+        )  # fmt: skip
+    os.close(writer)
+    os.close(reader)
+    assert (done.stdout, b"standard input stayed silent" in done.stderr) == (b"Hi\n", True)
+
+
+@pytest.mark.parametrize("word", ["sesions", "session", "modles", "docter"])
+def test_a_single_misspelt_command_is_not_sent_to_a_model(agent: Runner, word: str) -> None:
+    with ScriptedServer([]) as server:
+        assert agent(word, **at(server)).code == 2
+    assert server.requests == []

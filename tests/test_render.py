@@ -79,13 +79,13 @@ def test_a_whole_run() -> None:
         "tool: bash done in 0.1 s",
         "tool: bash rm -rf /",
         "tool: bash denied in 0.0 s: Denied, nothing was run: a rule.…",
-        "compacting: near the window; 7 messages, 1,105 tokens of 700 ...",
+        "compacting: over the window; 7 messages, 1,105 tokens of 700 ...",
         "compacted: 5 messages → 1 summary · 7 → 4 messages · 1,105 → about 420 tokens · 0.8 s"
         " · originals: s.archive/0001.jsonl",
         "nothing to compact",
         "no summary produced, history kept: it was empty",
         "compaction failed, history kept: the disk is full",
-        "waiting 3 s, then try 2 of 5: rate limit",
+        "waiting 3.0 s, then try 2 of 5: rate limit",
         "warning: careful",
         "1 step · last input 1,130 tokens (896 cached), 45 out · finish_reason=stop"
         " · continue: agent -c 20260101-000000-0123abcd",
