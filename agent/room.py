@@ -100,9 +100,9 @@ def share_out(limits: Limits, job: Job, context: Material) -> Room:
 
 
 def holds_a_summary(context: Material, room: Room, window: int) -> bool:
-    """Whether a written summary could stand beside the fixed parts and what stays at least."""
+    """Whether a written summary could stand beside the fixed parts and what stays at least (estimates err high)."""
     kept = plan.size(plan.last(context.body).kept)
-    return context.fixed + kept + FRAME_TOKENS + room.written <= window
+    return context.fixed + kept + room.written <= window
 
 
 def weighing(context: Material, learnt_from: Sequence[Entry], tools: Sequence[Schema], window: int) -> Weigh:
