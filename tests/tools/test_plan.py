@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agent.tools import landlock, paths, plan, sandbox
+from agent.tools import guard, kernel, landlock, lasting, paths, plan, process, sandbox, seccomp
 
 from .conftest import Box
 
@@ -19,6 +24,12 @@ WAYS = {
     "bubblewrap": sys.platform == "linux" and sandbox.bubblewrap_works(),
 }
 """Landlock as root, as an ordinary user has it, and bubblewrap."""
+
+
+NOBODY = 65534
+WAYS_OF_ORDINARY = [by for by, works in (("landlock", WAYS["entries"]), ("bubblewrap", WAYS["bubblewrap"])) if works]
+NEEDED = (kernel, lasting, process, seccomp, subprocess, threading)
+"""Imported before rights are given up: an ordinary user may not be able to read them here."""
 
 
 @pytest.fixture(params=[name for name, works in WAYS.items() if works])
@@ -91,6 +102,59 @@ def test_the_way_to_a_private_path_stays_as_it_is(tmp_path, confined, attempt):
     text = home.bash(attempt)
     assert home.private() == before
     assert SECRET not in text
+
+
+def as_ordinary(base: Path, function: Callable[[], str]) -> str:
+    """What `function` answers in a process of an ordinary user, to whom `base` then belongs."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chown(base, NOBODY, NOBODY)
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            for cached in (sandbox.prepared, sandbox.may_mount, sandbox.bubblewrap_works, guard.start):
+                cached.cache_clear()
+            answer = function()
+            shutil.rmtree(sandbox.prepared())
+        except BaseException as error:
+            answer = repr(error)
+        os.write(writing, answer.encode()[:60_000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.mark.parametrize("by", ["landlock", "bubblewrap"])
+def test_the_same_for_an_ordinary_user(monkeypatch, by):
+    """Really without rights, where the tests have those to give up: every attempt, and work that goes on."""
+    if by not in WAYS_OF_ORDINARY:
+        assert by not in os.environ.get("AGENT_TEST_MECHANISMS", "")
+        return
+    monkeypatch.setattr(sandbox, "available", lambda: by)
+
+    def attempts() -> str:
+        home = Home(base)
+        before = home.private()
+        home.write(".profile", "mine\n")
+        for attempt in TAKEOVERS:
+            if SECRET in home.bash(attempt) or home.private() != before:
+                return attempt
+        assert not sandbox.may_mount()
+        home.write("project/a", "mine\n")  # what is not private may have gone with an attempt
+        return home.bash("id -u; cat project/a .bashrc; echo x > project/n && mv project/n project/m && cat project/m")
+
+    base = Path(tempfile.mkdtemp(prefix="agent-test-"))
+    try:
+        answer = as_ordinary(base, attempts) if os.geteuid() == 0 else attempts()
+    finally:
+        shutil.rmtree(base)
+    assert answer.endswith("\nmine\nmine\nx\nexit status 0"), answer
+    assert not answer.startswith("0\n")
 
 
 @pytest.mark.parametrize("attempt", ["mv .config c", "rm -rf .local/state", "mkdir -p .aws", "mv .ssh project/s"])
