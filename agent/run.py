@@ -155,7 +155,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     message = _read_prompt(ask, screen.emit)
     shape = _check(ask, message, store, id)
-    screen.resume = way_on(store, cwd)
+    screen.resume = way_on(store, cwd, ask, settings)
     if id:
         live.session = _resume(ask, store, id, screen.emit)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
@@ -195,9 +195,11 @@ def _check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | No
     return Shape(ask.schema)
 
 
-def way_on(store: str, cwd: str) -> str:
-    """How to name this store from anywhere: a marked ./sessions is found only from its own directory."""
-    if store != os.path.join(cwd, "sessions"):
+def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:
+    """How to name this store in the next command, wherever that is typed: one given by flag has to be given again, and
+    a marked ./sessions is found only from its own directory."""
+    marked = not settings.session_dir and store == os.path.join(cwd, "sessions")
+    if not (marked or ask.flags.get("session_dir")):
         return "agent"
     import shlex
 

@@ -80,7 +80,7 @@ def test_a_whole_run() -> None:
         "tool: bash rm -rf /",
         "tool: bash denied in 0.0 s: Denied, nothing was run: a rule.…",
         "compacting: over the window; 7 messages, 1,105 tokens of 700 ...",
-        "compacted: 5 messages → 1 summary · 7 → 4 messages · 1,105 → about 420 tokens · 0.8 s"
+        "compacted: 4 messages → 1 summary · 7 → 4 messages · 1,105 → about 420 tokens · 0.8 s"
         " · originals: s.archive/0001.jsonl",
         "nothing to compact",
         "no summary produced, history kept: it was empty",
