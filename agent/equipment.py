@@ -231,8 +231,6 @@ def open_client(
     if isinstance(target, str):
         served = local.serve(target, environ, lambda line: emit(Notice("info", "fetching", line)), progress=not quiet)
         builtin = served.builtin
-        if builtin:
-            emit(Notice("info", "toy_model", TOY))
         target = Target("local", served.base_url, served.model, served.api_key, Dialect(tools=not builtin))
     client = ChatClient(
         target,

@@ -184,7 +184,7 @@ class Turn:
         if self.max_tokens is None:
             return None
         size = self.compactor.size()
-        return max(16, min(self.max_tokens, self.compactor.limits.window - size.tokens))
+        return min(self.max_tokens, max(16, self.compactor.limits.window - size.tokens))
 
     def _take(self, reply: Reply) -> None:
         """Put an answer on disk, then show it."""

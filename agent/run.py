@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent import library, outfile, prompt
 from agent.asking import asker
 from agent.config import Settings, load_settings, parse_seconds
-from agent.equipment import Equipment, equip, system_message
+from agent.equipment import TOY, Equipment, equip, system_message
 from agent.errors import AgentError, DeniedError, Exit, SessionBusy, SessionError, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.loop import Turn
@@ -369,6 +369,8 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
         emit(Notice("warning", "repaired", text))
     for text in settings.overrides:
         emit(Notice("info", "override", text))
+    if gear.builtin and not ask.resumes:
+        emit(Notice("info", "toy_model", TOY))
     if ask.resumes and settings.origin.get("system") == "flag":
         emit(
             Notice(
