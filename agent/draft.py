@@ -108,7 +108,7 @@ def drafted(
     if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
     stays = {e.get("n") for e in kept if not e.get("pruned")}
-    originals = [e for e in past.originals() if e.get("n") not in stays and plan.role(e) != "system"]
+    originals = (e for e in past.originals() if e.get("n") not in stays and plan.role(e) != "system")
     present = "\n".join([written, *(text_of(e["message"]) for e in kept)])
     earlier = plan.head_and_tail(covered(cut.folded)[2], room.written * 2)
     facts = record.compose(record.gather(originals, past.pins), room.record, present)

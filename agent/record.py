@@ -15,6 +15,7 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 from agent import anchors
 from agent.statements import (
@@ -28,9 +29,10 @@ from agent.statements import (
     Gathered,
     Statement,
     defused,
-    gather,
     is_code,
 )
+from agent.statements import gather as gather_all
+from agent.tokens import Entry
 
 __all__ = ["Gathered", "compose", "gather", "matter"]
 
@@ -60,7 +62,7 @@ NEARBY = 8
 
 # ---- what a statement is worth ----
 
-_QUESTION = re.compile(r"[?？]\s*$|[吗呢]\s*[。？?]?$")
+_QUESTION = re.compile(r"[?？]$|[吗呢]\s*[。？?]?$")
 _VARIES = re.compile(r"[A-Za-z0-9_]*\d[A-Za-z0-9_.:/-]*")
 
 
@@ -103,7 +105,7 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
                 factor *= 0.3
         if latest[shape] != index and "#" in shape:
             factor *= 0.5
-        if _QUESTION.search(statement.text):
+        if _QUESTION.search(statement.text.rstrip()[-8:]):
             factor *= 0.4
         priced.append((statement, {key: value * factor * spread[key] for key, value in statement.worth.items()}))
     return priced
@@ -119,6 +121,33 @@ def matter(gathered: Gathered, most: int = 12) -> list[str]:
                     continue
                 best[key] = max(best[key], value)  # type: ignore[assignment]
     return [key for key, _ in best.most_common(most)]
+
+
+# ---- a bounded number of statements ----
+
+MOST = 24_000
+"""Statements that are held at once, at most: far more than a record holds, far fewer than a long session makes."""
+
+
+def gather(entries: Iterable[Entry], pins: Iterable[str] = ()) -> Gathered:
+    """The statements of the given originals, in order of n; of very many only those worth most."""
+    return gather_all(entries, pins, _thinned, MOST)
+
+
+def _thinned(gathered: Gathered) -> None:
+    """Leave the better half, by worth for each token, and what is kept before all else."""
+
+    def gain(pair: tuple[Statement, dict[str, float]]) -> float:
+        statement, worth = pair
+        return inf if statement.kept_first else _sum(worth.values()) / (statement.cost + OVERHEAD)
+
+    gains = list(map(gain, _priced(gathered)))
+    best = heapq.nlargest(MOST // 2, range(len(gains)), key=gains.__getitem__)
+    gathered.statements = [gathered.statements[index] for index in sorted(best)]
+
+
+def _sum(worths: Iterable[float]) -> float:
+    return sum(worth * FADING**place for place, worth in enumerate(sorted(worths, reverse=True)))
 
 
 # ---- choosing ----
@@ -146,7 +175,7 @@ class _Choice:
         without a search through it."""
         size = len(text)
         if size >= _PIECE:
-            for at in (0, (size - _PIECE) // 2, size - _PIECE):
+            for at in (*range(0, size - _PIECE, 2 * _PIECE), size - _PIECE):
                 if text[at : at + _PIECE] not in self.pieces:
                     return False
         return text in self.there
@@ -166,8 +195,7 @@ class _Choice:
     def gain(self, index: int) -> float:
         """What a statement would add for each token it costs."""
         statement, worth = self.priced[index]
-        fresh = sorted((w for key, w in worth.items() if key not in self.told), reverse=True)
-        new = sum(w * FADING**place for place, w in enumerate(fresh))
+        new = _sum(w for key, w in worth.items() if key not in self.told)
         return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
 
     def take_best(self) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from agent import anchors
 from agent.messages import ToolCall, text_of, tool_calls
-from agent.plan import role, units
+from agent.plan import role
 from agent.tokens import Entry, estimate
 
 USER, CHANGED, READ, COMMAND, ERROR, CALL, FACT = "user", "changed", "read", "command", "error", "call", "fact"
@@ -87,6 +88,8 @@ OWN_WORDS = 1.0
 """What a sentence of the user is worth that holds no fact: kept while there is room, the newest first."""
 SHORT = 12
 """Bytes: a shorter one ("go on") says nothing by itself."""
+GIANT = 120_000
+"""Characters: a longer text is not read whole."""
 LONG = 160
 """Characters: a longer statement is cut to the parts around its anchors."""
 
@@ -169,12 +172,22 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
     return worth
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _said(n: int, text: str, role: str) -> tuple[Statement, ...]:
-    """The statements of one message's text. Kept for the run: every compaction looks at the whole conversation again."""
+    """The statements of one message's text. The latest are kept for the run: every compaction looks at them again."""
+    text = _sampled(text)
     if role in ("tool", FILE):
         return tuple(_shown(n, text, AGAIN if role == FILE else 1.0))
     return tuple(_spoken(n, text, USER if role == "user" else FACT))
+
+
+def _sampled(text: str) -> str:
+    """A giant text as its head, its tail, and between them the lines that hold something unmistakable."""
+    if len(text) <= GIANT:
+        return text
+    end = GIANT // 3
+    strong = filter(_STRONG.search, (line for line in text[end:-end].split("\n") if len(line) <= 4 * LONG))
+    return "\n".join([text[:end], *islice(strong, GIANT // LONG), text[-end:]])
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -265,13 +278,31 @@ def _command(n: int, command: str, about: dict[str, Any], output: str) -> Statem
     return Statement(n, COMMAND, f"`{line}`{told_code}", worth)
 
 
-def gather(entries: Sequence[Entry], pins: Iterable[str] = ()) -> Gathered:
-    """Every statement of the given message entries (originals, in order of n; summaries are passed over)."""
+def _steps(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Each message that is no result, with the results that follow it."""
+    step: list[Entry] = []
+    for entry in entries:
+        if step and role(entry) != "tool":
+            yield step
+            step = []
+        step.append(entry)
+    if step:
+        yield step
+
+
+Thin = Callable[[Gathered], None]
+
+
+def gather(entries: Iterable[Entry], pins: Iterable[str] = (), thin: Thin | None = None, most: int = 0) -> Gathered:
+    """Every statement of the given message entries (originals, in order of n; summaries are passed over).
+
+    `thin` is called each time there are more than `most` statements, to leave the best of them.
+    """
     out = Gathered([Statement(0, USER, pin, {pin: 9.0}, True) for pin in pins])
-    for unit in units([entry for entry in entries if not entry.get("summary")]):
-        results = {entry["message"].get("tool_call_id"): entry for entry in unit.entries[1:]}
+    for step in _steps(entry for entry in entries if not entry.get("summary")):
+        results = {entry["message"].get("tool_call_id"): entry for entry in step[1:]}
         files = set()
-        for entry in unit.entries:
+        for entry in step:
             n, text, who = entry.get("n", 0), text_of(entry["message"]), role(entry)
             out.last = max(out.last, n)
             if who in ("user", "assistant", "tool"):
@@ -281,4 +312,6 @@ def gather(entries: Sequence[Entry], pins: Iterable[str] = ()) -> Gathered:
                 out.statements += acts
                 if any(act.kind == READ for act in acts):
                     files.add(call.id)
+        if thin and len(out.statements) > most:
+            thin(out)
     return out
