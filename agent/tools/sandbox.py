@@ -201,10 +201,14 @@ def _spawn(
 ) -> subprocess.Popen[bytes]:
     import subprocess
 
-    return subprocess.Popen(
+    from agent.tools import guard
+
+    child = subprocess.Popen(
         argv, cwd=plan.cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True, pass_fds=pass_fds,
     )  # fmt: skip
+    guard.remember(child.pid)  # at once: the agent may be killed in the next moment
+    return child
 
 
 def _owned(child: subprocess.Popen[bytes], stack: ExitStack) -> subprocess.Popen[bytes]:

@@ -95,7 +95,6 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     known = process.children()
     try:
         with lasting.kept(context, confined) as undone, sandbox.started(command, context) as (child, attended):
-            guard.remember(child.pid)
             ended = process.watch(child, output, timeout, known, attended)
         text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
         after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))

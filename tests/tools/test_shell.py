@@ -169,26 +169,26 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_passes_through_and_leaves_nothing(tmp_path):
+def test_ctrl_c_passes_through_and_leaves_nothing(box):
     """KeyboardInterrupt is not swallowed; the command, its stubborn child and a setsid child are gone."""
     marker = f"9{time.time_ns() % 10**8}"
     program = PROGRAM % (marker, marker)
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen([sys.executable, "-c", program, str(box.root)], stdout=subprocess.PIPE, text=True) as child:
         deadline = time.monotonic() + 20
-        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        while not (box.root / "begun").exists() and time.monotonic() < deadline:
             os.sched_yield()
         child.send_signal(signal.SIGINT)
         assert child.communicate(timeout=10)[0] == "interrupted\n"
     assert [line for line in running(marker) if line.startswith("sleep")] == []
 
 
-def test_a_killed_agent_takes_its_command_with_it(tmp_path):
+def test_a_killed_agent_takes_its_command_with_it(box):
     """SIGKILL leaves no time to clean up: the command must not go on while the session is resumed."""
     marker = f"9{time.time_ns() % 10**8}"
     program = (PROGRAM % (marker, marker)).replace("setsid ", "")
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as child:
+    with subprocess.Popen([sys.executable, "-c", program, str(box.root)]) as child:
         deadline = time.monotonic() + 20
-        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        while not (box.root / "begun").exists() and time.monotonic() < deadline:
             os.sched_yield()
         child.kill()
     while running(f"sleep {marker}") and time.monotonic() < deadline:
