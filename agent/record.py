@@ -105,7 +105,8 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
                 factor *= 0.3
         if latest[shape] != index and "#" in shape:
             factor *= 0.5
-        if _QUESTION.search(statement.text.rstrip()[-8:]):
+        end = statement.text.rstrip()[-8:]
+        if (not end.isascii() or end[-1:] == "?") and _QUESTION.search(end):
             factor *= 0.4
         priced.append((statement, {key: value * factor * spread[key] for key, value in statement.worth.items()}))
     return priced
@@ -175,7 +176,7 @@ class _Choice:
         without a search through it."""
         size = len(text)
         if size >= _PIECE:
-            for at in (*range(0, size - _PIECE, 2 * _PIECE), size - _PIECE):
+            for at in (*range(0, size - _PIECE, _PIECE // 2), size - _PIECE):
                 if text[at : at + _PIECE] not in self.pieces:
                     return False
         return text in self.there

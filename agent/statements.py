@@ -74,6 +74,12 @@ _CONSTRAINT = re.compile(
     r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都",
     re.IGNORECASE,
 )
+_FORBIDDING = (
+    *("never", "always", "do not", "don", "avoid", "remember", "must", "only use", "make sure", "from now on"),
+    *("forbidden", "keep in mind", "under no circumstances", "without asking"),
+    *"不别禁必务切记一以",
+)
+"""One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""
 _SENTENCES = re.compile(rf"\n+|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}])")
 _LINES = re.compile(r"[\n\r\t]+|(?<=[\"\w\]}]),\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z])")
 _COMMAS = re.compile(r"[，,]\s*")
@@ -130,6 +136,12 @@ def _around(text: str, found: Sequence[anchors.Anchor]) -> Iterator[tuple[str, l
             yield text[start : stop if stop > 0 and end < len(text) else end].strip(), window
             window = []
         window.append(anchor)
+
+
+def constrains(sentence: str) -> bool:
+    """Whether a sentence says what must or may not be done."""
+    folded = sentence.lower()
+    return any(word in folded for word in _FORBIDDING) and bool(_CONSTRAINT.search(sentence))
 
 
 def _telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
@@ -197,7 +209,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
         if not sentence:
             continue
         found = anchors.find(sentence)
-        constraint = kind == USER and bool(_CONSTRAINT.search(sentence))
+        constraint = kind == USER and constrains(sentence)
         if constraint or len(sentence) <= LONG:
             start, end = (0, len(sentence)) if constraint else _telling(sentence, found)
             sentence = sentence[start:end]

@@ -106,3 +106,17 @@ def test_time_is_linear_in_the_length_of_the_conversation() -> None:
 
     seconds(200)
     assert seconds(8000) < 12 * max(0.02, seconds(2000))
+
+
+def test_of_very_many_statements_a_bounded_number_is_held_and_the_telling_ones_stay() -> None:
+    """60,000 lines like hundreds of others: what a user said among them is not crowded out, nor a constraint."""
+    noise = [{"n": n, "message": {"role": "tool", "content": "\n".join(
+        f"2026-01-0{n % 9} INFO worker-{n * 100 + line} took {line} ms" for line in range(100)
+    )}} for n in range(2, 602)]  # fmt: skip
+    said = {"n": 300, "message": {"role": "user", "content": "The port of the harbour is 4711. Never restart it."}}
+    gathered = record.gather([*noise[:300], said, *noise[300:]])
+    assert len(gathered.statements) <= record.MOST
+    assert [s.text for s in gathered.statements if s.kind == "user"] == [
+        "The port of the harbour is 4711.",
+        "Never restart it.",
+    ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, defused, gather
+import pytest
+
+from agent.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, constrains, defused, gather
 
 
 def said(role: str, text: str, n: int = 1) -> list[tuple[str, str]]:
@@ -112,3 +114,24 @@ def test_summaries_are_passed_over_and_ids_may_repeat() -> None:
         result = {"role": "tool", "tool_call_id": "c", "content": ""}
         entries.append({"n": code * 2 + 1, "message": result, "tool": {"exit_code": code}})
     assert [s.text for s in gather(entries).statements] == ["`ls` → exit 1", "`ls` → exit 2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never deploy on Fridays", "ALWAYS test", "do not push", "Don't push", "dont push", "avoid it", "Remember 7",
+        "must not", "mustn't", "Only use v2", "make sure", "From now on", "FORBIDDEN", "keep in mind", "without asking",
+        "Under no circumstances", "不要动", "不得改", "不准", "不许", "别改", "禁止", "必须", "务必", "切勿", "记住",
+        "记下", "记一下", "牢记", "一律", "以后都用",
+    ],
+)  # fmt: skip
+def test_what_must_be_kept_is_seen_by_the_quick_look_too(text: str) -> None:
+    assert constrains(text)
+    assert not constrains("The port is 8080 and the road is long")
+
+
+def test_a_giant_text_is_read_at_its_ends_and_where_it_is_unmistakable() -> None:
+    filler = "it went on and on, as it always does\n" * 9000
+    text = f"The first port is 4711.\n{filler}see https://example.org/a/b\n{filler}The last port is 4712.\n"
+    found = " ".join(statement for _, statement in said("tool", text))
+    assert [word for word in ("4711", "https://example.org/a/b", "4712") if word not in found] == []
