@@ -339,7 +339,7 @@ def make_toolbox(
     names = [] if not takes_tools else list(DEFAULT_TOOLS if settings.tools is None else settings.tools)
     confined = lambda: confinement.mode != "off"  # noqa: E731
     rules = Permissions(settings.allow, settings.deny, settings.yolo, sandboxed=confined, cwd=cwd)
-    private = [os.path.realpath(path) for path in (store, config_home(environ)) if path]
+    private = [os.path.realpath(path) for path in (store, config_home(environ), environ.get("AGENT_CONFIG")) if path]
     context = ToolContext(
         cwd=cwd,
         roots=[cwd, *map(existing_directory, settings.add_dir)],

@@ -40,7 +40,8 @@ def invoke(argv: list[str]) -> int:
         sys.stdout.write(f"{version_line()}\n")
         return 0
     check_words(words, argv)
-    from agent.run import Ask, run
+    from agent.asked import Ask
+    from agent.run import run
 
     return run(Ask.of(words, values), os.environ)
 

@@ -8,80 +8,23 @@ screen's `finish` is called last, and the session is closed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from agent import library, outfile, prompt
+from agent import library, outfile
+from agent.asked import COMPACT, Ask, check, free_name, is_compact_command, read_prompt, read_system, with_block
 from agent.asking import asker
 from agent.config import Settings, load_settings, parse_seconds
 from agent.equipment import TOY, Equipment, equip, system_message
-from agent.errors import AgentError, DeniedError, Exit, SessionBusy, SessionError, StorageError, UsageError
+from agent.errors import AgentError, DeniedError, Exit, SessionBusy, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.loop import Turn
-from agent.messages import Message
-from agent.options import INTRODUCTION
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
 
 if TYPE_CHECKING:
     from agent.jsonlines import JsonLines
-    from agent.structured import Shape
-
-COMPACT = "/compact"
-SYSTEM_LIMIT = 1 << 20
-"""Bytes of a system prompt's file."""
-
-
-class Ask(NamedTuple):
-    """What one command line asks for, besides settings (`flags`)."""
-
-    words: list[str]
-    flags: Mapping[str, Any] = {}
-    continue_id: str | None = None
-    last: bool = False
-    fork: bool = False
-    name: str | None = None
-    no_session: bool = False
-    wait: str | None = None
-    system_file: str | None = None
-    file: Sequence[str] = ()
-    cd: str | None = None
-    no_stdin: bool = False
-    no_input: bool = False
-    pin: Sequence[str] = ()
-    output: str | None = None
-    schema: str | None = None
-    format: str = "text"
-    include_partial_messages: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    debug: bool = False
-
-    @classmethod
-    def of(cls, words: list[str], values: dict[str, Any]) -> Ask:
-        """From the values of the command line; those that are not a field here are settings.
-
-        Raises: UsageError for an unknown output format.
-        """
-        given = dict(values)
-        asked_json, chosen, _ = given.pop("json"), given.pop("output_format"), given.pop("printed")
-        form = chosen or ("stream-json" if asked_json else "text")
-        if form not in ("text", "json", "stream-json"):
-            raise UsageError(f"--output-format is {form!r}, but it takes text, json or stream-json")
-        if given.pop("no_tools"):
-            given["tools"] = ""
-        own = {name: given.pop(name) for name in list(given) if name in cls._fields}
-        flags = {name: None if value is False else tuple(value) if isinstance(value, list) else value
-                 for name, value in given.items()}  # fmt: skip
-        return cls(words=words, flags=flags, format=form, **own)
-
-    @property
-    def resumes(self) -> str | None:
-        """What to continue, or None for a new session."""
-        if self.continue_id is not None:
-            return self.continue_id
-        return "last" if self.last else None
 
 
 def run(ask: Ask, environ: Mapping[str, str]) -> int:
@@ -147,14 +90,14 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     settings = live.settings = load_settings(flags, environ, cwd)
     stop_after(settings.timeout)
     if ask.system_file:
-        flags["system"] = _read_system(ask.system_file)
+        flags["system"] = read_system(ask.system_file)
         settings = live.settings = load_settings(flags, environ, cwd)
     if ask.flags.get("session_dir") == "":
         raise UsageError("--session-dir is empty", "Give it a directory")
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
-    message = _read_prompt(ask, screen.emit)
-    shape = _check(ask, message, store, id)
+    message = read_prompt(ask, screen.emit)
+    shape = check(ask, message, store, id)
     screen.resume = way_on(store, cwd, ask, settings)
     if id:
         live.session = _resume(ask, store, id, screen.emit)
@@ -176,23 +119,6 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     live.finished = live.turn.run(message)
     if shape:
         shape.check(live.finished.answer)
-
-
-def _check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | None:
-    """What can be wrong with an ask before anything is opened or paid for; the answer's shape. Raises: UsageError."""
-    if ask.output:
-        outfile.check(ask.output)
-    if not id and is_compact_command(message):
-        raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
-    if not id and ask.fork:
-        raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
-    if not id and ask.name:
-        free_name(store, ask.name)
-    if not ask.schema:
-        return None
-    from agent.structured import Shape
-
-    return Shape(ask.schema)
 
 
 def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:
@@ -223,37 +149,6 @@ def _change_directory(path: str) -> None:
         raise UsageError(f"Cannot run in {path}: {problem.strerror}", "Give -C a directory") from None
 
 
-def _read_system(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(SYSTEM_LIMIT + 1)
-    except OSError as problem:
-        raise UsageError(f"Cannot read {path}: {problem.strerror}", "Check the path given with --system-file") from None
-    if len(raw) > SYSTEM_LIMIT:
-        raise UsageError(f"{path} is larger than {SYSTEM_LIMIT >> 20} MB", "A system prompt must fit into the window")
-    return prompt.decode(raw)
-
-
-def _read_prompt(ask: Ask, emit: Emit) -> Message:
-    """Words, files and standard input as one message. Raises: UsageError."""
-    has_prompt = bool([word for word in ask.words if word != "-"] or [name for name in ask.file if name != "-"])
-    stdin, silent = None, False
-    if not ask.no_stdin:
-        stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait="-" in [*ask.words, *ask.file])
-    if not ask.words and not ask.file and not (stdin or "").strip():
-        raise UsageError(f"There is no prompt\n\n{INTRODUCTION}")
-    if silent:
-        emit(Notice("info", "silent_stdin", prompt.SILENT_PIPE))
-    files, images = [], []
-    for path in ask.file:
-        name, text, url = ("-", stdin or "", None) if path == "-" else prompt.read_attachment(path)
-        if url is not None:
-            images.append(url)
-        else:
-            files.append((name, text or ""))
-    return prompt.compose(ask.words, None if "-" in ask.file else stdin, files, images)
-
-
 def compact_now(
     store: str,
     id: str,
@@ -277,19 +172,6 @@ def compact_now(
         if not quiet:
             raise_unless_compacted(outcome, id)
         return outcome
-
-
-def with_block(message: Message, text: str) -> Message:
-    """The message with one more paragraph."""
-    content = message["content"]
-    more = [*content, {"type": "text", "text": text}] if isinstance(content, list) else f"{content}\n\n{text}"
-    return {**message, "content": more}
-
-
-def is_compact_command(message: Message) -> bool:
-    """Whether the whole prompt is `/compact [what to keep in mind]`."""
-    content = message.get("content")
-    return isinstance(content, str) and content.split(maxsplit=1)[:1] == [COMPACT]
 
 
 # ---- the session ----
@@ -319,14 +201,6 @@ def _open(store: str, id: str, wait: float, emit: Emit) -> Session:
         return Session.open(store, id, wait=wait)
 
 
-def free_name(store: str, name: str) -> str:
-    """`name`, if no session has it. Raises: UsageError for what is no name, SessionError when it is taken."""
-    taken = library.named(store, library.check_name(name))
-    if taken:
-        raise SessionError(f"The name {name!r} belongs to session {taken[0]}", f"Continue it: agent -c {name}")
-    return name
-
-
 def _wait(ask: Ask) -> float:
     if ask.wait is None:
         return 0.0
@@ -346,6 +220,17 @@ def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, 
     session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
     session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
     return session
+
+
+def wide_root(gear: Equipment) -> str:
+    """A warning for a run whose tools may write in the home directory itself; "" for any other."""
+    context = gear.toolbox.context
+    home = os.path.join(gear.environ.get("HOME", ""), "")
+    if not gear.toolbox.names() or not any(home.startswith(os.path.join(root, "")) for root in context.roots):
+        return ""
+    from agent.tools.sandbox import warning
+
+    return warning(context)
 
 
 def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit: Emit) -> None:
@@ -369,6 +254,8 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
         emit(Notice("warning", "repaired", text))
     for text in settings.overrides:
         emit(Notice("info", "override", text))
+    if risk := wide_root(gear):
+        emit(Notice("warning", "wide_root", risk))
     if gear.builtin and not ask.resumes:
         emit(Notice("info", "toy_model", TOY))
     if ask.resumes and settings.origin.get("system") == "flag":

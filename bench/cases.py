@@ -81,14 +81,68 @@ _TALK_ZH = (
     "简单和速度之间总要取舍，到目前为止简单对我们更有利。",
 )
 _THINGS = (
-    "staging database", "billing queue", "report bucket", "search index", "login service", "mail relay", "cache cluster",
-    "audit log", "image store", "payment gateway", "export job", "backup vault", "feature flag", "metrics topic",
-    "release branch", "signing key", "support inbox", "webhook path", "tenant id", "license server", "build agent",
-    "session table", "rate limiter", "cron slot",
+    "staging database",
+    "billing queue",
+    "report bucket",
+    "search index",
+    "login service",
+    "mail relay",
+    "cache cluster",
+    "audit log",
+    "image store",
+    "payment gateway",
+    "export job",
+    "backup vault",
+    "feature flag",
+    "metrics topic",
+    "release branch",
+    "signing key",
+    "support inbox",
+    "webhook path",
+    "tenant id",
+    "license server",
+    "build agent",
+    "session table",
+    "rate limiter",
+    "cron slot",
 )
-_THINGS_ZH = ("数据库", "队列", "存储桶", "索引", "登录服务", "缓存集群", "审计日志", "图片库", "支付网关", "导出任务", "备份库", "发布分支")
-_BIRDS = ("heron", "falcon", "osprey", "wren", "kestrel", "plover", "ibis", "egret", "swift", "lark", "merlin", "avocet")
-_NAMES = ("Marta Lindqvist", "Tomas Okafor", "Ines Haddad", "Pavel Novak", "Aiko Tanabe", "Luca Moretti", "Sana Qureshi")
+_THINGS_ZH = (
+    "数据库",
+    "队列",
+    "存储桶",
+    "索引",
+    "登录服务",
+    "缓存集群",
+    "审计日志",
+    "图片库",
+    "支付网关",
+    "导出任务",
+    "备份库",
+    "发布分支",
+)
+_BIRDS = (
+    "heron",
+    "falcon",
+    "osprey",
+    "wren",
+    "kestrel",
+    "plover",
+    "ibis",
+    "egret",
+    "swift",
+    "lark",
+    "merlin",
+    "avocet",
+)
+_NAMES = (
+    "Marta Lindqvist",
+    "Tomas Okafor",
+    "Ines Haddad",
+    "Pavel Novak",
+    "Aiko Tanabe",
+    "Luca Moretti",
+    "Sana Qureshi",
+)
 _COLOURS = ("amber", "violet", "crimson", "ochre", "teal", "indigo", "russet", "ivory")
 _SURNAMES_ZH, _GIVEN_ZH = "赵钱孙李周吴郑王冯陈褚卫", "晓明建国丽华志强雨桐子涵浩然思远"
 
@@ -100,18 +154,20 @@ def _talk(rng: random.Random, sentences: int, words: tuple[str, ...] = _TALK) ->
 def _value(rng: random.Random) -> str:
     """A value nobody can guess: a name with a number, a hash, a version, a port, an amount, a path, a date."""
     bird = rng.choice(_BIRDS)
-    return rng.choice((
-        f"{bird}-{rng.randrange(10, 999)}",
-        f"{rng.getrandbits(48):012x}",
-        f"{rng.randrange(1, 9)}.{rng.randrange(20)}.{rng.randrange(30)}",
-        str(rng.randrange(20_000, 65_000)),
-        f"{rng.randrange(100, 9_999)} EUR",
-        f"/srv/{bird}/{rng.choice(_BIRDS)}_{rng.randrange(100)}.toml",
-        f"20{rng.randrange(20, 30)}-{rng.randrange(1, 13):02d}-{rng.randrange(1, 29):02d}",
-        f"{bird.upper()}_{rng.randrange(1_000, 9_999)}",
-        rng.choice(_NAMES),
-        f"{rng.choice(_COLOURS)} {bird}",
-    ))
+    return rng.choice(
+        (
+            f"{bird}-{rng.randrange(10, 999)}",
+            f"{rng.getrandbits(48):012x}",
+            f"{rng.randrange(1, 9)}.{rng.randrange(20)}.{rng.randrange(30)}",
+            str(rng.randrange(20_000, 65_000)),
+            f"{rng.randrange(100, 9_999)} EUR",
+            f"/srv/{bird}/{rng.choice(_BIRDS)}_{rng.randrange(100)}.toml",
+            f"20{rng.randrange(20, 30)}-{rng.randrange(1, 13):02d}-{rng.randrange(1, 29):02d}",
+            f"{bird.upper()}_{rng.randrange(1_000, 9_999)}",
+            rng.choice(_NAMES),
+            f"{rng.choice(_COLOURS)} {bird}",
+        )
+    )
 
 
 _PHRASES = (
@@ -130,12 +186,16 @@ def _noise(rng: random.Random, lines: int) -> list[str]:
     made = []
     for _ in range(lines):
         at = f"2026-03-{rng.randrange(1, 29):02d}T{rng.randrange(24):02d}:{rng.randrange(60):02d}:{rng.randrange(60):02d}Z"
-        made.append(rng.choice((
-            f"{at} INFO worker-{rng.randrange(64)} handled request {rng.getrandbits(32):08x} in {rng.randrange(900)} ms",
-            f"{at} DEBUG cache hit ratio 0.{rng.randrange(100):02d} for shard {rng.randrange(16)}",
-            f"{at} INFO gc pause {rng.randrange(40)} ms heap {rng.randrange(4000)} MB",
-            f"{at} WARN slow query {rng.randrange(9000)} ms on replica {rng.randrange(5)}",
-        )))
+        made.append(
+            rng.choice(
+                (
+                    f"{at} INFO worker-{rng.randrange(64)} handled request {rng.getrandbits(32):08x} in {rng.randrange(900)} ms",
+                    f"{at} DEBUG cache hit ratio 0.{rng.randrange(100):02d} for shard {rng.randrange(16)}",
+                    f"{at} INFO gc pause {rng.randrange(40)} ms heap {rng.randrange(4000)} MB",
+                    f"{at} WARN slow query {rng.randrange(9000)} ms on replica {rng.randrange(5)}",
+                )
+            )
+        )
     return made
 
 
@@ -199,7 +259,9 @@ def long_session(rng: random.Random) -> Case:
         for step in range(4):
             case.say(_talk(rng, 2))
             name = f"src/{rng.choice(_BIRDS)}_{step}.py"
-            case.act("read_file", {"path": name}, "\n".join(f"    x_{i} = compute(x_{i - 1})  # step" for i in range(1, 16)))
+            case.act(
+                "read_file", {"path": name}, "\n".join(f"    x_{i} = compute(x_{i - 1})  # step" for i in range(1, 16))
+            )
             case.messages.append({"role": "assistant", "content": _talk(rng, 2)})
         case.say(rng.choice(_PHRASES).format(thing=thing, value=value), _talk(rng, 1))
         case.ask(f"What is the {thing}?", value)

@@ -63,7 +63,9 @@ def real(sessions: str, probes: str) -> Iterator[tuple[str, list[Message], list[
             parsed = [json.loads(line) for line in lines]
         with open(os.path.join(probes, name), encoding="utf-8") as lines:
             asked = [json.loads(line) for line in lines]
-        questions = [(p["question"], tuple([p["answer"]] if isinstance(p["answer"], str) else p["answer"])) for p in asked]
+        questions = [
+            (p["question"], tuple([p["answer"]] if isinstance(p["answer"], str) else p["answer"])) for p in asked
+        ]
         yield name, [line["message"] for line in parsed if line["type"] == "message"], questions
 
 

@@ -177,8 +177,10 @@ def record() -> list[list[Span]]:
     lines: list[list[Span]] = []
     with tempfile.TemporaryDirectory() as made:
         home = Path(made)
-        (home / "shop.py").write_text(SHOP)
-        (home / "build.log").write_text(LOG)
+        work = home / "shop"
+        work.mkdir()
+        (work / "shop.py").write_text(SHOP)
+        (work / "build.log").write_text(LOG)
         (home / "agent").write_text(f'#!/bin/sh\nexec {sys.executable} -m agent "$@"\n')
         (home / "agent").chmod(0o755)
         with ScriptedServer(reply, tokens=lambda request: len(json.dumps(request)) // 4) as server:
@@ -190,7 +192,7 @@ def record() -> list[list[Span]]:
             for command in SESSION:
                 lines += [[]] if lines else []
                 lines += [[Span(0, "$", "prompt"), Span(2, command, "")]]
-                lines += layout(in_terminal(command, home, env).replace(made, "~"))
+                lines += layout(in_terminal(command, work, env).replace(made, "~"))
         assert server.violations == []
     return lines
 

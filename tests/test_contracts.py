@@ -24,7 +24,7 @@ anchors plan statements record guards summary room draft compaction gate
 loop
 memory retry overflow sse refusal kinds faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
 render jsonlines printing local completion
-prompt asking outfile structured equipment scales run examine importers imports verbs gathering commands dispatch grammar cli __main__
+prompt asking outfile structured asked equipment scales run examine importers imports verbs gathering commands dispatch grammar cli __main__
 """.split()
 """The reading order. A module imports only modules that stand before it, wherever the import is written."""
 
