@@ -3,9 +3,9 @@
     complete -> (attempt -> adapt or wait)* -> Reply
 
 An attempt sends the request and reads the stream; nothing is retried once a fragment was shown. A refusal that a change
-of the request can mend is mended once and remembered (`agent.adapt`, `agent.memory`); a temporary one is waited for
-(`agent.retry`), within limits of count and time. One HTTP exchange is `agent.exchange`'s. The key is never shown: all
-text that leaves goes through `redact`. What only a refusal needs is imported where it is used.
+of the request can mend is mended once and remembered (`agent.wire.adapt`, `agent.wire.memory`); a temporary one is
+waited for (`agent.wire.retry`), within limits of count and time. One HTTP exchange is `agent.wire.exchange`'s. The key
+is never shown: all text that leaves goes through `redact`. What only a refusal needs is imported where it is used.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 
 import orjson
 
-from agent.body import encode_request, output_cap
 from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge
 from agent.events import Emit, Notice, Waiting
-from agent.exchange import Exchange, Refusal
-from agent.memory import Memory
 from agent.messages import Delta, Reply, Request, Sent
-from agent.providers import Target
 from agent.redact import redact, secret_values
-from agent.stream import Assembled, Assembler
-from agent.transport import Transport
 from agent.wire import Dialect
+from agent.wire.body import encode_request, output_cap
+from agent.wire.exchange import Exchange, Refusal
+from agent.wire.memory import Memory
+from agent.wire.providers import Target
+from agent.wire.stream import Assembled, Assembler
+from agent.wire.transport import Transport
 
 FIRST_BYTE_SECONDS = 300.0
 STALL_SECONDS = 120.0
@@ -89,13 +89,13 @@ class ChatClient:
 
     def ask_window(self) -> int | None:
         """The window in tokens, asked of this server in every way that is known; None otherwise. Never raises."""
-        from agent.probes import ask_window
+        from agent.wire.probes import ask_window
 
         return ask_window(self._transport, self.target)
 
     def ask_once(self, question: str) -> int | None:
-        """The same by one question of `agent.probes`. Raises: `AgentError` when the server cannot answer now."""
-        from agent.probes import ask
+        """The same by one question of `agent.wire.probes`. Raises: `AgentError` when the server cannot answer now."""
+        from agent.wire.probes import ask
 
         return ask(self._transport, self.target, question)
 
@@ -162,7 +162,7 @@ class _Completion:
             return self._interrupted(assembler, error, sent, began)
 
     def _classified(self, refusal: Refusal) -> AgentError:
-        from agent.faults import Answer, classify
+        from agent.wire.faults import Answer, classify
 
         client = self.client
         near = None if client.window is None else self._estimate() >= 0.9 * client.window
@@ -184,7 +184,7 @@ class _Completion:
         """A reply, or what an answer that is none stands for."""
         client, word = self.client, (answer.finish_reason or "").lower()
         if answer.failed:
-            from agent.faults import fault
+            from agent.wire.faults import fault
 
             raise fault("server", f"the answer ended with {answer.finish_reason}")
         usage = answer.usage
@@ -200,7 +200,7 @@ class _Completion:
                     status=200,
                 )
             if not self.asked_again and not answer.truncated:
-                from agent.faults import fault
+                from agent.wire.faults import fault
 
                 self.asked_again = True
                 raise _again(fault("empty", "an answer without text"))
@@ -276,7 +276,7 @@ class _Completion:
             return self._lower_cap(error.limit, remember=True)
         if isinstance(error, ContextOverflow):
             return self._overflowed(error)
-        from agent.adapt import adapted
+        from agent.wire.adapt import adapted
 
         found = adapted(error, client.dialect, self._sent_parameters())
         if found is None or found[1] in self.changes:
@@ -336,7 +336,7 @@ class _Completion:
 
     def _wait(self, error: APIError) -> None:
         """Wait before the next attempt, or raise the error when there is none."""
-        from agent.retry import ATTEMPTS, LONGEST_WAIT, TOTAL_WAIT, ladder
+        from agent.wire.retry import ATTEMPTS, LONGEST_WAIT, TOTAL_WAIT, ladder
 
         client = self.client
         self.retries += 1

@@ -117,7 +117,7 @@ class LimitError(AgentError):
 class APIError(AgentError):
     """The server refused or failed.
 
-    `kind` is one of the failure classes of `agent.faults`; `status` the HTTP status, or None when there was none;
+    `kind` is one of the failure classes of `agent.wire.faults`; `status` the HTTP status, or None when there was none;
     `retry_after` seconds the server asked for, or None; `body` the raw answer, for --debug (redacted there);
     `retries` how often a retry may help (None: as often as the ladder allows).
     """

@@ -115,7 +115,7 @@ def folded_messages(event: Compacted) -> int:
 
 def why_no_summary(record: dict[str, Any]) -> str:
     """The reasons of the checks, in words."""
-    from agent.summary import REASONS
+    from agent.compaction.summary import REASONS
 
     reasons = record.get("checks", {}).get("reasons", [])
     return f" ({'; '.join(REASONS.get(reason, reason) for reason in reasons)})" if reasons else ""

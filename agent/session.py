@@ -37,7 +37,7 @@ DAMAGE. A line that ends in LF was promised; what stands after the last LF was n
     lone surrogates (escaped)     kept as they are, written back as escapes
     no meta line                  the session opens with one made up, with a notice
     an empty file                 the session opens without messages, and gets a meta line
-`agent.mend` repairs what is corrupt. No byte is ever dropped: each is in the log, an archive, or a side file.
+`agent.log.mend` repairs what is corrupt. No byte is ever dropped: each is in the log, an archive, or a side file.
 
 Side files: `<id>.lock`, `<id>.archive/` (generations, torn tails, quarantined lines), `<id>.files/` (spilled outputs,
 backups), `<id>.tmp` (a rewrite that was not finished; no session). It does not know what a summary, a tool or a token
@@ -50,11 +50,11 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.disk import DISK, Disk, digest_file, forget, make_directory, make_side_directory, storing
-from agent.entries import Entry, encode, largest_request, number, replay
 from agent.errors import SessionCorrupt, SessionError, StorageError
-from agent.lock import Lock
-from agent.logfile import (
+from agent.log.disk import DISK, Disk, digest_file, forget, make_directory, make_side_directory, storing
+from agent.log.entries import Entry, encode, largest_request, number, replay
+from agent.log.lock import Lock
+from agent.log.logfile import (
     VERSION,
     Loaded,
     beside,
@@ -68,8 +68,8 @@ from agent.logfile import (
     now,
     without_secrets,
 )
+from agent.log.writer import Writer
 from agent.messages import Message
-from agent.writer import Writer
 
 __all__ = ["Entry", "Session", "replay"]
 
@@ -184,7 +184,7 @@ class Session:
     def generations(self, only: str = "") -> Iterator[tuple[str, Entry, list[Entry]]]:
         """(name, meta, entries) of each archived generation, oldest first, then of the log itself as "current".
 
-        `only` names the single one to read. Bad lines of an archive are left out: `agent.archive.check` finds them.
+        `only` names the single one to read. Bad lines of an archive are left out: `agent.log.archive.check` finds them.
         """
         for path in generation_paths(self.path):
             name = os.path.basename(path).removesuffix(".jsonl")

@@ -4,8 +4,8 @@
     python -m bench --readme
 
 Prints a Markdown table; `--write` also puts the figures, with machine, versions and command, into bench/results.json,
-from which `--readme` prints README's numbers. `--quick` is for a test: everything small, once or twice, and no figure of it
-means anything.
+from which `--readme` prints README's numbers. `--quick` is for a test: everything small, once or twice, and no figure
+of it means anything.
 """
 
 from __future__ import annotations

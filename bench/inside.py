@@ -14,9 +14,9 @@ import orjson
 
 from agent import tokens
 from agent.compaction import Compactor
-from agent.disk import Disk
-from agent.entries import replay
-from agent.library import summaries
+from agent.log.disk import Disk
+from agent.log.entries import replay
+from agent.log.library import summaries
 from agent.session import Session
 from agent.wire import encode_messages, prepare_for_wire
 from bench import log, tools
@@ -139,7 +139,7 @@ def tool_round(rounds: int) -> list[Row]:
 
 def standing() -> list[Row]:
     """The system prompt and the schemas of all tools, as sent."""
-    from agent.equipment import SYSTEM_PROMPT
+    from agent.cli.equipment import SYSTEM_PROMPT
     from agent.tools import Permissions, ToolContext, build_toolbox
     from agent.tools.permissions import TOOL_NAMES
 

@@ -29,8 +29,8 @@ from pathlib import Path
 
 import orjson
 
-from agent import library
-from agent.disk import Disk
+from agent.log import library
+from agent.log.disk import Disk
 from agent.session import Session
 
 META = {"cwd": "/work", "model": "m"}
@@ -93,7 +93,7 @@ def open_and_close(store: str, id: str) -> Session:
 
 def peak_memory(code: str, *args: str) -> float:
     """Megabytes of resident memory that a process running `code` needs at most, less what an idle one needs."""
-    prefix = "import sys, itertools, orjson; from agent import library; from agent.session import Session; "
+    prefix = "import sys, itertools, orjson; from agent.log import library; from agent.session import Session; "
     peak = "print(next(l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')))"
 
     def run(body: str) -> float:

@@ -3,11 +3,11 @@
     python -m venv t && t/bin/pip install ctxlen genai-prices && t/bin/python bench/models_table.py
 
 Windows come from the package ctxlen (data of litellm and models.dev), prices and further windows from genai-prices; all
-MIT. Neither is a dependency: ctxlen's ids need a mapping, genai-prices brings pydantic and a second HTTP library and takes
-half a second to import, and this table is one small file that is read only when nothing better is known.
+MIT. Neither is a dependency: ctxlen's ids need a mapping, genai-prices brings pydantic and a second HTTP library and
+takes half a second to import, and this table is one small file that is read only when nothing better is known.
 
-A row is [window, max input, max output, price in, price out, price cached]; prices are US dollars per million tokens, and
-stand there only when they do not change with the hour or the size of the prompt.
+A row is [window, max input, max output, price in, price out, price cached]; prices are US dollars per million tokens,
+and stand there only when they do not change with the hour or the size of the prompt.
 """
 
 from __future__ import annotations

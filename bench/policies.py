@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from agent.anchors import find, missing
 from agent.compaction import Compactor
+from agent.compaction.summary import HEADINGS
 from agent.messages import Delta, Message, Reply, Request, Sent, Usage, text_of
 from agent.session import Session
-from agent.summary import HEADINGS
 from agent.tokens import estimate, estimate_messages, limits_for
 
 Summarise = Callable[[list[Message], int], str]

@@ -22,10 +22,10 @@ import orjson
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agent.compaction import Compactor
+from agent.compaction.summary import instruction
 from agent.errors import AgentError
 from agent.messages import Message, Request, text_of
 from agent.session import Session
-from agent.summary import instruction
 from agent.tokens import count, estimate_messages, limits_for
 from bench.cases import Question, all_cases, score
 from bench.policies import FAITHFUL, HOSTILE, LOSSY, POLICIES, Summariser
@@ -103,7 +103,8 @@ def chained(hops: int, model: Summariser) -> tuple[int, int]:
 
 
 def speed(messages: list[Message]) -> tuple[float, float]:
-    """(milliseconds for 1,000 messages, ratio to one pass of orjson over them) of a compaction without its model call."""
+    """(milliseconds for 1,000 messages, ratio to one pass of orjson over them) of a compaction without its model
+    call."""
     lines = [orjson.dumps(message) for message in messages]
     started = time.process_time()
     for line in lines:
@@ -123,7 +124,7 @@ def speed(messages: list[Message]) -> tuple[float, float]:
 def on_server(url: str, name: str) -> Summariser:
     """A real model as the summariser, on any chat-completions server (the key from OPENAI_API_KEY)."""
     from agent.client import ChatClient
-    from agent.providers import Target
+    from agent.wire.providers import Target
 
     client = ChatClient(Target("", url, name, os.environ.get("OPENAI_API_KEY", "")))
 

@@ -1,10 +1,11 @@
-"""A second real server in front of the first: LiteLLM's proxy before llama.cpp, through our client. Optional; not in .ci/run.
+"""A second real server in front of the first: LiteLLM's proxy before llama.cpp, through our client. Optional; not in
+.ci/run.
 
     python -m venv t && t/bin/pip install 'litellm[proxy]'
     .venv/bin/python bench/second_server.py t/bin/litellm
 
-What must hold: a streamed answer with usage, a tool's result accepted, an overflow told apart with its numbers although two
-servers word it, a wrong model named as such. Writes one line each; exits 1 when one does not hold.
+What must hold: a streamed answer with usage, a tool's result accepted, an overflow told apart with its numbers although
+two servers word it, a wrong model named as such. Writes one line each; exits 1 when one does not hold.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from agent import local
 from agent.client import ChatClient
 from agent.errors import AgentError, ContextOverflow
 from agent.messages import Request
-from agent.providers import Target
+from agent.wire.providers import Target
 
 KEY = "sk-second-server-0001"
 WINDOW = 1024

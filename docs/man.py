@@ -1,4 +1,4 @@
-"""Write the man page: `python docs/man.py` writes `docs/agent.1` from the tables of `agent/options.py`.
+"""Write the man page: `python docs/man.py` writes `docs/agent.1` from the tables of `agent/cli/options.py`.
 
 The options, their groups and the front page are the ones that `--help` shows; only what a man page has besides (files,
 environment) is written here. `page` is pure and has no date, so that the same tables give the same bytes.
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from agent import __version__  # noqa: E402
-from agent.options import EPILOGUE, INTRODUCTION, NAME, OPTIONS, VERBS  # noqa: E402
+from agent.cli.options import EPILOGUE, INTRODUCTION, NAME, OPTIONS, VERBS  # noqa: E402
 
 FILES = (
     ("~/.local/state/agent/sessions/", "sessions, one file each; ./sessions in its place where it has the file .agent-sessions"),

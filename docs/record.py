@@ -1,9 +1,9 @@
 """Record a session in a terminal and draw it: `python docs/record.py` writes `docs/terminal.svg`.
 
-The commands of `SESSION` run for real, one after another, in a pseudo-terminal of `COLUMNS` columns, against the scripted
-server of the tests; what they print is laid out as a terminal would and drawn as plain SVG: no font to fetch, every run of
-text pinned to its columns. The temporary home is written `~`; no confinement is asked for, since the session runs no
-command, and a system that has none would say so. `record` returns the screen, `draw` is pure.
+The commands of `SESSION` run for real, one after another, in a pseudo-terminal of `COLUMNS` columns, against the
+scripted server of the tests; what they print is laid out as a terminal would and drawn as plain SVG: no font to fetch,
+every run of text pinned to its columns. The temporary home is written `~`; no confinement is asked for, since the
+session runs no command, and a system that has none would say so. `record` returns the screen, `draw` is pure.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.disk import Disk
+from agent.log.disk import Disk
 
 
 class Quick(Disk):

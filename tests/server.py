@@ -12,8 +12,8 @@ repeats its last reply) or a function `(request: dict, index: int) -> Reply`. Re
 
 `tokens=` a function `request -> prompt tokens` (default: a quarter of the body's bytes) fills the usage of replies that
 state none; `window=` tokens: larger prompts (with max_tokens) get an overflow answer. `routes=` maps "GET /v1/models"
-to a JSON value or a `(status, value)` pair; anything unknown is a JSON 404. Functions in `at_exit` are called at the end
-(a client's `close`).
+to a JSON value or a `(status, value)` pair; anything unknown is a JSON 404. Functions in `at_exit` are called at the
+end (a client's `close`).
 """
 
 from __future__ import annotations

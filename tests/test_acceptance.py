@@ -487,7 +487,8 @@ def test_json_ends_with_a_result_even_for_a_bad_option(agent: Runner) -> None:
 def test_closed_descriptors_never_become_a_session(
     home: Path, tmp_path: Path, redirect: str, code: int, out: str, err: str
 ) -> None:
-    """The log is whole whatever is closed; a closed stderr is no failure, a closed stdout is one, without a traceback."""
+    """The log is whole whatever is closed; a closed stderr is no failure, a closed stdout is one, without a
+    traceback."""
     with ScriptedServer([text("Hi")]) as server:
         done = subprocess.run(
             ["bash", "-c", f'"{sys.executable}" -m agent hi {redirect}'], cwd=tmp_path, env=environment(**at(server)),

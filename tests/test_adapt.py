@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.adapt import adapted
 from agent.errors import APIError
 from agent.wire import Dialect
+from agent.wire.adapt import adapted
 
 SENT = {"model": "m", "messages": [], "temperature": 0.2, "max_tokens": 9, "stream": True, "stream_options": {}}
 

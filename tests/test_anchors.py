@@ -43,7 +43,13 @@ def test_kinds_of_facts(text: str, wanted: set[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["I think we should go on with it tomorrow.", "它是什么？", "that is not what it was", "好的，没问题，谢谢你。", ""],
+    [
+        "I think we should go on with it tomorrow.",
+        "它是什么？",
+        "that is not what it was",
+        "好的，没问题，谢谢你。",
+        "",
+    ],
 )
 def test_small_talk_holds_none(text: str) -> None:
     assert anchors.find(text) == []

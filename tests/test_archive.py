@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from lives import META, ask, compact, prune, texts, user
 
-from agent import archive
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
-from agent.logfile import generation_paths
+from agent.log import archive
+from agent.log.logfile import generation_paths
 from agent.session import Session
 from agent.wire import prepare_for_wire
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.argv import read
+from agent.cli.argv import read
+from agent.cli.options import OPTIONS
 from agent.errors import UsageError
-from agent.options import OPTIONS
 
 ROWS = [row for group in OPTIONS.values() for row in group]
 

@@ -9,10 +9,10 @@ import orjson
 import pytest
 from wiring import DATA
 
-from agent.body import encode_request, output_cap
 from agent.messages import Request
-from agent.providers import TABLE
 from agent.wire import Dialect, digest, encode_messages, prepare_for_wire
+from agent.wire.body import encode_request, output_cap
+from agent.wire.providers import TABLE
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "description": "List.", "parameters": {"type": "object"}}}]
 TALK = [

@@ -1,7 +1,8 @@
 """Whole turns over a line that cuts, splits, delays, repeats and garbles: a seeded schedule for each.
 
-CI takes some; AGENT_TEST_CHAOS=2000 takes that many. Every schedule must end (a limit far above what is needed), with an
-exit code of the table, a whole session that a strict server takes, and no tool run for a call that did not come whole.
+CI takes some; AGENT_TEST_CHAOS=2000 takes that many. Every schedule must end (a limit far above what is needed), with
+an exit code of the table, a whole session that a strict server takes, and no tool run for a call that did not come
+whole.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Pen:
 
 
 class Line:
-    """A bad line: `mangle` is one schedule's treatment of one answer. `faithful` until a byte was changed or repeated."""
+    """A bad line: `mangle` is one schedule's treatment of one answer. `faithful` until a byte was changed or
+    repeated."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

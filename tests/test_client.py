@@ -11,9 +11,9 @@ from server import ScriptedServer, calls, chunk, cut, hang, overflow, raw, sse, 
 from wiring import KEY, asking
 
 from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, OutputCapTooLarge, TemporaryError
-from agent.memory import Memory
 from agent.messages import Delta, Usage, tool_calls
 from agent.wire import Dialect, digest, prepare_for_wire
+from agent.wire.memory import Memory
 
 SLOW = {"error": {"message": "Rate limit exceeded", "type": "rate_limit_error"}}
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from writers import READ, Talk, Writer, chatter, reply, sections, talk
 
-from agent import summary, tokens
+from agent import tokens
+from agent.compaction import summary
 from agent.errors import APIError, AuthError, ContextOverflow, LimitError, StorageError, TemporaryError
 from agent.events import Compacted, Compacting, NotCompacted
 from agent.messages import Usage
@@ -436,9 +437,10 @@ def test_a_later_summary_is_told_to_update_the_earlier_one_and_speaks_for_all_me
     assert made.compactor.make_room()
     assert made.texts()[1].startswith("[Messages 2..")
     assert made.record()["folded"][0] == 2 or "Messages 2.." in made.texts()[1]
-    assert "record of earlier messages" in made.model.requests[-1].messages[-1]["content"] or len(
-        made.model.requests[-1].messages
-    ) == 2
+    assert (
+        "record of earlier messages" in made.model.requests[-1].messages[-1]["content"]
+        or len(made.model.requests[-1].messages) == 2
+    )
 
 
 def test_between_compactions_each_request_begins_with_the_bytes_of_the_one_before() -> None:

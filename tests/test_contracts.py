@@ -15,18 +15,20 @@ ROOT = PACKAGE.parent
 
 ORDER = """
 errors messages wire events signals
-options argv redact providers windows
+cli.options cli.argv redact wire.providers wire.windows
 config tokens
-disk entries lock logfile writer ephemeral session
-archive mend library search story stats chart page export recall
+log.disk log.entries log.lock log.logfile log.writer session
+log.archive log.mend log.library log.search views.story views.stats views.chart views.page views.export recall
 tools
-anchors plan statements record guards summary room draft compaction gate
+anchors compaction.plan compaction.statements compaction.record compaction.guards compaction.summary compaction.room compaction.draft compaction gate
 loop
-memory retry overflow sse refusal kinds faults usage toolcalls foreign stream adapt body transport probes exchange client doctor
-render jsonlines printing local completion
-prompt asking outfile structured asked equipment scales run examine importers imports verbs gathering commands dispatch grammar cli __main__
+wire.memory wire.retry wire.overflow wire.sse wire.refusal wire.kinds wire.faults wire.usage wire.toolcalls wire.foreign wire.stream wire.adapt wire.body wire.transport wire.probes wire.exchange client wire.doctor
+render jsonlines views.printing local cli.completion
+cli.prompt cli.asking cli.outfile cli.structured cli.asked cli.equipment views.scales cli.run cli.examine importers cli.verbs cli.gathering cli.commands cli.dispatch cli.grammar cli __main__
 """.split()
 """The reading order. A module imports only modules that stand before it, wherever the import is written."""
+
+WHOLE = ("tools", "importers")
 
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
@@ -37,21 +39,34 @@ def modules() -> list[Path]:
 
 
 def chapter(path: Path) -> str:
-    """The word in `ORDER` that a file stands under: all of `tools/` is one."""
-    inside = path.relative_to(PACKAGE)
-    return inside.parts[0].removesuffix(".py")
+    """The word in `ORDER` that a file stands under; all of `tools/` is one, and so is all of `importers/`."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    if parts[0] in WHOLE:
+        return parts[0]
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 
 
 def imported(tree: ast.AST) -> set[str]:
     """The chapters of this package that a file imports, at the top or anywhere else."""
-    found = set()
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "agent":
-            parts = node.module.split(".")
-            found |= {parts[1]} if len(parts) > 1 else {name.name for name in node.names}
+            names += [f"{node.module}.{name.name}" for name in node.names]
         elif isinstance(node, ast.Import):
-            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("agent.")}
-    return found - {"__version__"}
+            names += [name.name for name in node.names if name.name.startswith("agent.")]
+    return {found for name in names if (found := _chapter_of(name.split(".")[1:])) is not None}
+
+
+def _chapter_of(parts: list[str]) -> str | None:
+    """The chapter of a dotted name inside the package, whose end may be something that a module defines."""
+    while parts:
+        path = PACKAGE.joinpath(*parts)
+        if path.with_suffix(".py").is_file():
+            return chapter(path.with_suffix(".py"))
+        if (path / "__init__.py").is_file():
+            return chapter(path / "__init__.py")
+        parts = parts[:-1]
+    return None
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -145,7 +160,7 @@ def test_the_standing_prompt_is_small() -> None:
     """System prompt and tool schemas together stay under 450 tokens (cl100k)."""
     import orjson
 
-    from agent.equipment import SYSTEM_PROMPT
+    from agent.cli.equipment import SYSTEM_PROMPT
     from agent.tokens import count
     from agent.tools import Permissions, ToolContext, build_toolbox
     from agent.tools.permissions import TOOL_NAMES

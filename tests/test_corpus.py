@@ -12,9 +12,9 @@ import pytest
 from disks import Quick
 from lives import ask, compact
 
-from agent import archive
-from agent.export import FORMATS, export
+from agent.log import archive
 from agent.session import Session
+from agent.views.export import FORMATS, export
 
 HERE = Path(__file__).parent / "data" / "sessions"
 BESIDE = Path(__file__).parents[2] / "shared" / "data" / "sessions"

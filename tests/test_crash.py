@@ -16,9 +16,9 @@ import pytest
 from disks import CopyingRecorder, Killed, Op, Quick, Recorder, World, after_kill, after_power_loss, worlds
 from lives import META, ask, compact, prune, user
 
-from agent import archive, mend
-from agent.entries import Entry
 from agent.errors import SessionNotFound
+from agent.log import archive, mend
+from agent.log.entries import Entry
 from agent.session import Session
 
 ID = "20260101-000000-0000abcd"

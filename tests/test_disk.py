@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from disks import Failing, Quick
 
-from agent import disk
 from agent.errors import StorageError
+from agent.log import disk
 
 
 class Sips(Quick):

@@ -9,9 +9,9 @@ from typing import Any
 from server import ScriptedServer, calls, hang, status, text
 from wiring import KEY
 
-from agent.doctor import Check, examine, first_on_path, state_of
-from agent.memory import Memory
-from agent.providers import Target
+from agent.wire.doctor import Check, examine, first_on_path, state_of
+from agent.wire.memory import Memory
+from agent.wire.providers import Target
 
 MODELS = {"data": [{"id": "good", "meta": {"n_ctx": 4096}}]}
 

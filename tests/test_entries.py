@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import Entry, answer, call, result, user
 
-from agent.entries import INTERRUPTED, decode, encode, fault_of, largest_request, number, parse, replay, scan
+from agent.log.entries import INTERRUPTED, decode, encode, fault_of, largest_request, number, parse, replay, scan
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from lives import META, answer, ask, call, compact, prune, result, texts, user
 
-from agent import archive
 from agent.errors import UsageError
-from agent.export import FORMATS, export, fence, story
+from agent.log import archive
 from agent.session import Session
+from agent.views.export import FORMATS, export, fence, story
 
 EVIL = "<script>alert(1)</script>&amp;\"'\x1b[31mred\x00 </pre></style> \ud83d ``` `"
 

@@ -19,10 +19,10 @@ import pytest
 from disks import Quick
 from lives import META, answer, ask, call, compact, result, user
 
-from agent import archive
-from agent.chart import Lines
-from agent.export import export
+from agent.log import archive
 from agent.session import Session
+from agent.views.chart import Lines
+from agent.views.export import export
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 EVIL = "<script>hacked = 1</script><img src=x onerror='hacked = 2'><svg onload='hacked = 3'></pre></details>"

@@ -10,7 +10,7 @@ from wiring import KEY, asking, body_of, rows
 
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
 from agent.events import Notice
-from agent.faults import KINDS, Answer, classify
+from agent.wire.faults import KINDS, Answer, classify
 
 OVERFLOWS = rows("overflow")
 LOOKALIKES = rows("lookalikes")

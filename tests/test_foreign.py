@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.messages import Usage, tool_calls
-from agent.sse import EventReader
-from agent.stream import Assembled, Assembler
+from agent.wire.sse import EventReader
+from agent.wire.stream import Assembled, Assembler
 
 CALL = ("ls", {"p": "."})
 

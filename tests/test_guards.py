@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent import guards
-from agent.guards import State
+from agent.compaction import guards
+from agent.compaction.guards import State
 from agent.messages import Usage
 
 
@@ -15,7 +15,9 @@ def session(before: int, after: int, *reports: int, **guard: int) -> tuple[dict[
     entries: list[dict[str, Any]] = [record, {"type": "message", "n": 11, "summary": True, "message": {"role": "user"}}]
     for k, prompt in enumerate(reports, 6):
         usage = Usage(prompt, 5).as_json()
-        entries.append({"type": "message", "n": 6 + k, "message": {"role": "assistant"}, "usage": usage, "request": {"k": k}})
+        entries.append(
+            {"type": "message", "n": 6 + k, "message": {"role": "assistant"}, "usage": usage, "request": {"k": k}}
+        )
     return {"counts": {"requests": 5}}, entries
 
 

@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from server import ScriptedServer, calls, check_messages, text
 
-from agent.archive import Check, check
-from agent.entries import encode, fault_of, replay
 from agent.errors import StorageError
+from agent.importers import Importer, lines_of
 from agent.importers.conversation import Conversation, Unreadable
 from agent.importers.sniff import READERS, conversations
 from agent.importers.source import open_source
-from agent.imports import Importer, lines_of
+from agent.log.archive import Check, check
+from agent.log.entries import encode, fault_of, replay
 from agent.messages import text_of
 from agent.session import Session
 from agent.wire import prepare_for_wire

@@ -18,7 +18,7 @@ from typing import Any
 from conftest import environment
 from server import ScriptedServer, calls, text
 
-from agent import archive
+from agent.log import archive
 from agent.session import Session
 
 RUNS = int(os.environ.get("AGENT_TEST_KILLS", "6"))

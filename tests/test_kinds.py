@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from wiring import body_of, rows
 
-from agent.faults import KINDS, Answer, classify
-from agent.kinds import kind_of
-from agent.refusal import read_body
+from agent.wire.faults import KINDS, Answer, classify
+from agent.wire.kinds import kind_of
+from agent.wire.refusal import read_body
 
 VARIANTS: list[tuple[Any, int, str, int | None, int | None]] = [
     # body, status, kind, have, limit

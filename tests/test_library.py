@@ -10,10 +10,10 @@ import pytest
 from disks import Quick
 from lives import META, ask, compact, user
 
-from agent import library
-from agent.entries import encode
 from agent.errors import ConfigError, SessionBusy, SessionError, SessionNotFound, UsageError
-from agent.search import Hit, excerpt, search
+from agent.log import library
+from agent.log.entries import encode
+from agent.log.search import Hit, excerpt, search
 from agent.session import Session
 
 

@@ -11,10 +11,10 @@ import pytest
 from agent.client import ChatClient
 from agent.errors import ContextOverflow
 from agent.events import Event
-from agent.memory import Memory
 from agent.messages import Delta, Request, tool_calls
-from agent.providers import Target
 from agent.wire import Dialect
+from agent.wire.memory import Memory
+from agent.wire.providers import Target
 
 WINDOW = 2048
 TOOLS = [{

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import SessionBusy, StorageError
-from agent.lock import Lock
+from agent.log.lock import Lock
 
 
 @pytest.fixture

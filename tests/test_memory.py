@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.memory import Memory, default_path
+from agent.wire.memory import Memory, default_path
 
 URL = "http://127.0.0.1:1/v1"
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import META, ask, compact, texts, user
 
-from agent import archive
-from agent.entries import encode
 from agent.errors import SessionCorrupt
-from agent.mend import Finding, examine, repair, rescue
+from agent.log import archive
+from agent.log.entries import encode
+from agent.log.mend import Finding, examine, repair, rescue
 from agent.session import Session
 
 HEAD = b'{"type":"meta","version":1,"id":"d","model":"m"}\n'

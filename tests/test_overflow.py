@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.overflow import Numbers, is_overflow, read_numbers, unit_of
+from agent.wire.overflow import Numbers, is_overflow, read_numbers, unit_of
 
 SENTENCES = [
     "this model's maximum context length is {limit} tokens. however, your messages resulted in {have} tokens.",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from server import check_messages
 
-from agent import plan
-from agent.entries import replay
+from agent.compaction import plan
+from agent.log.entries import replay
 from agent.tokens import estimate
 from agent.wire import Dialect, prepare_for_wire
 

@@ -8,8 +8,8 @@ import pytest
 from server import ScriptedServer
 from wiring import asking
 
-from agent.probes import model_names, next_question, outcome, questions, window_in_models
-from agent.providers import Target
+from agent.wire.probes import model_names, next_question, outcome, questions, window_in_models
+from agent.wire.providers import Target
 
 LISTINGS: list[tuple[Any, int | None]] = [
     ({"data": [{"id": "m", "meta": {"n_ctx": 2048, "n_ctx_train": 8192}}]}, 2048),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.prompt import compose, decode, read_attachment, read_stdin
 from agent.errors import UsageError
-from agent.prompt import compose, decode, read_attachment, read_stdin
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent.errors import ConfigError
-from agent.providers import TABLE, normal_url, provider_at, resolve
 from agent.wire import Dialect
+from agent.wire.providers import TABLE, normal_url, provider_at, resolve
 
 OPENAI, DEEPSEEK, ROUTER = (
     {"OPENAI_API_KEY": "sk-openai-1"},

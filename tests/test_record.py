@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import record, tokens
+from agent import tokens
+from agent.compaction import record
 
 
 def entries(*messages: tuple[str, str]) -> list[dict[str, Any]]:
@@ -52,7 +53,9 @@ def test_what_the_user_typed_comes_before_what_tools_showed() -> None:
 
 
 def test_the_one_line_that_is_different_is_found_among_hundreds_that_are_alike() -> None:
-    lines = [f"2026-03-01T10:00:{i % 60:02d} INFO worker-{i} handled request {i * 7919:x} in {i} ms" for i in range(300)]
+    lines = [
+        f"2026-03-01T10:00:{i % 60:02d} INFO worker-{i} handled request {i * 7919:x} in {i} ms" for i in range(300)
+    ]
     lines.insert(150, "startup: database configured as heron-42")
     made = record.compose(record.gather(entries(("user", "Look."), ("assistant", ""), ("tool", "\n".join(lines)))), 120)
     assert "heron-42" in made

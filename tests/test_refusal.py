@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.faults import KINDS, Answer, classify
-from agent.refusal import Reading, read_body
+from agent.wire.faults import KINDS, Answer, classify
+from agent.wire.refusal import Reading, read_body
 
 SHAPES: list[Any] = [
     {"error": {"message": "No"}}, {"error": "No"}, {"message": "No"}, {"detail": "No"}, {"errors": [{"message": "No"}]},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.retry import asked_delay, duration, ladder
+from agent.wire.retry import asked_delay, duration, ladder
 
 NOW = 1_800_000_000.0
 DELAYS: list[tuple[dict[str, str], dict[str, Any], str, float | None]] = [

@@ -93,7 +93,8 @@ def _raise(error: Exception) -> None:
 
 
 def live_through(messages: list[Message], window: int, seed: int) -> tuple[int, int]:
-    """Replay a session turn by turn with overflows thrown in; (requests, compactions). Asserts what must always hold."""
+    """Replay a session turn by turn with overflows thrown in; (requests, compactions). Asserts what must always
+    hold."""
     dice, events = random.Random(seed), list[Event]()
     requests = 0
     with Session.ephemeral({"model": "writer"}) as session:
@@ -121,7 +122,8 @@ def _overflow(compactor: Compactor, size: int) -> None:
 
 @pytest.mark.parametrize("kind", range(len(cases.KINDS)))
 def test_no_request_is_invalid_whatever_the_summariser_does(kind: int) -> None:
-    """Every kind of conversation x windows of a half, a quarter and an eighth, compacted at whatever point it comes to."""
+    """Every kind of conversation x windows of a half, a quarter and an eighth, compacted at whatever point it comes
+    to."""
     messages = cases.KINDS[kind](random.Random(kind)).messages
     for part in (2, 4, 8):
         requests, compactions = live_through(messages, max(700, estimate_messages(messages) // part), part)
@@ -157,7 +159,10 @@ def test_garbage_in_a_session_is_no_obstacle(seed: int) -> None:
     with Session.ephemeral({"model": "writer"}) as session:
         compactor = Compactor(session, Moody(seed), limits_for(dice.choice((900, 4000)), "test"), (), events.append)
         for _ in range(40):
-            message: Message = {"role": dice.choice(("user", "assistant", "tool")), "content": dice.choice(GARBAGE_CONTENT)}
+            message: Message = {
+                "role": dice.choice(("user", "assistant", "tool")),
+                "content": dice.choice(GARBAGE_CONTENT),
+            }
             if message["role"] == "assistant":
                 message["tool_calls"] = dice.choice(GARBAGE_CALLS)
             if message["role"] == "tool":

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from lives import META, ask, compact, prune
 
-from agent import archive, mend
 from agent.errors import SessionCorrupt, SessionError
+from agent.log import archive, mend
 from agent.session import Session
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.sse import Event, EventReader
+from agent.wire.sse import Event, EventReader
 
 
 def read(*pieces: bytes) -> list[tuple[str, object]]:

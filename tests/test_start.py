@@ -10,9 +10,9 @@ from server import ScriptedServer, text
 
 UNUSED = """
 typer rich pydantic tiktoken sqlite3 asyncio subprocess ctypes tomllib
-agent.dispatch agent.commands agent.verbs agent.compaction agent.anchors agent.summary agent.record agent.recall
-agent.archive agent.export agent.jsonlines agent.structured agent.faults agent.overflow agent.retry agent.adapt
-agent.tools.sandbox agent.tools.process agent.doctor
+agent.cli.dispatch agent.cli.commands agent.cli.verbs agent.compaction agent.anchors agent.compaction.summary agent.compaction.record agent.recall
+agent.log.archive agent.views.export agent.jsonlines agent.cli.structured agent.wire.faults agent.wire.overflow agent.wire.retry agent.wire.adapt
+agent.tools.sandbox agent.tools.process agent.wire.doctor
 """.split()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, constrains, defused, gather
+from agent.compaction.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, constrains, defused, gather
 
 
 def said(role: str, text: str, n: int = 1) -> list[tuple[str, str]]:
@@ -42,7 +42,14 @@ def test_constraints_are_kept_whole_and_marked() -> None:
         "Never touch legacy/, please.", "Do not push without asking.", "You must keep the API.", "Remember the name.",
         "不要修改 src 目录，谢谢。", "务必先跑测试。", "记住这个项目名", "禁止使用 eval。",
     )  # fmt: skip
-    chat = ("I never said that.", "I don't remember.", "She always laughs.", "怪不得这么快。", "舍不得离开。", "他要不要来？")
+    chat = (
+        "I never said that.",
+        "I don't remember.",
+        "She always laughs.",
+        "怪不得这么快。",
+        "舍不得离开。",
+        "他要不要来？",
+    )
     assert all(gather([{"n": 1, "message": {"role": "user", "content": r}}]).statements[0].kept_first for r in rules)
     found = [gather([{"n": 1, "message": {"role": "user", "content": c}}]).statements[0] for c in chat]
     assert [s.text for s in found if s.kept_first] == []

@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lives import META, answer, ask, compact, user
 
-from agent import archive
-from agent.chart import Lines, bars, columns, draw, fit, svg
+from agent.log import archive
 from agent.messages import Usage
 from agent.session import Session
-from agent.stats import KINDS, Fold, Life, Step, Totals, life_of, lives
+from agent.views.chart import Lines, bars, columns, draw, fit, svg
+from agent.views.stats import KINDS, Fold, Life, Step, Totals, life_of, lives
 
 ID = "20260101-100000-abc12345"
 
@@ -90,7 +90,7 @@ def test_a_fork_is_not_counted_twice(store: str) -> None:
 
 def test_a_summarys_own_request_is_in_the_sums() -> None:
     """It is paid for, and it is no step."""
-    from agent.stats import life
+    from agent.views.stats import life
 
     record = {
         "type": "compaction",
@@ -104,7 +104,7 @@ def test_a_summarys_own_request_is_in_the_sums() -> None:
 
 
 def test_odd_figures_in_a_file_are_no_figures() -> None:
-    from agent.stats import life
+    from agent.views.stats import life
 
     entries: list[dict[str, Any]] = [
         {"type": "compaction", "n": 1, "tokens": "many"},

@@ -14,8 +14,8 @@ from wiring import asking, rows
 
 from agent.errors import AgentError, APIError, ContextOverflow
 from agent.messages import ToolCall, Usage, tool_calls
-from agent.sse import EventReader
-from agent.stream import Assembled, Assembler
+from agent.wire.sse import EventReader
+from agent.wire.stream import Assembled, Assembler
 
 QUIRKS = [r for r in rows("quirks") if "expect" in r]
 ERRORS = [r for r in QUIRKS if "error" in r["expect"]]
@@ -144,7 +144,8 @@ def test_calls_cut_by_a_limit_are_marked_as_not_to_run(reason: str) -> None:
 
 @pytest.mark.parametrize("arguments", ['{"path": "a', '{"path": "a", "text": {"x": [1', '{"a": "b\\'])
 def test_half_arguments_under_a_finish_of_stop_are_left_to_the_tools(arguments: str) -> None:
-    """Only a limit cuts a whole answer: here the other calls may run, and the broken one is refused by its arguments."""
+    """Only a limit cuts a whole answer: here the other calls may run, and the broken one is refused by its
+    arguments."""
     call = {"index": 0, "id": "c1", "function": {"name": "write_file", "arguments": arguments}}
     answer = assemble([sse(chunk({"tool_calls": [call]})), sse(chunk({}, "stop")), sse("[DONE]")])
     assert (answer.truncated, answer.cut_calls) == (False, 0)

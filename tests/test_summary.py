@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from writers import READ, Writer, reply, sections
 
-from agent import summary, tokens
+from agent import tokens
+from agent.compaction import summary
 from agent.errors import APIError, ContextOverflow, Interrupted, TemporaryError
 from agent.messages import Usage
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import summary, tokens
+from agent import tokens
+from agent.compaction import summary
 from agent.errors import UsageError
 from agent.messages import Usage
 
@@ -78,7 +79,10 @@ def test_a_message_counts_its_calls_its_reasoning_and_its_images() -> None:
     size = tokens.message_tokens(plain)
     assert tokens.message_tokens({**plain, "tool_calls": [call]}) > size + 10
     assert tokens.message_tokens({**plain, "reasoning_content": "I think so, therefore"}) > size + 3
-    image = [{"type": "text", "text": "Hello there"}, {"type": "image_url", "image_url": {"url": "data:" + "x" * 99_999}}]
+    image = [
+        {"type": "text", "text": "Hello there"},
+        {"type": "image_url", "image_url": {"url": "data:" + "x" * 99_999}},
+    ]
     assert tokens.message_tokens({"role": "user", "content": image}) == size + tokens.IMAGE_TOKENS
 
 
@@ -184,5 +188,7 @@ def test_the_everyday_path_does_not_load_tiktoken() -> None:
     import sys
 
     code = "import sys; from agent import tokens; tokens.estimate('hello'); print('tiktoken' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+    )
     assert done.stdout == "False\n", done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.toolcalls import CallsBeingWritten, is_cut, is_object
+from agent.wire.toolcalls import CallsBeingWritten, is_cut, is_object
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-999, 999) | st.text(max_size=6),

@@ -1,4 +1,5 @@
-"""Connections: trust and proxies by the usual environment, nothing of it for a server on this machine, honest limits."""
+"""Connections: trust and proxies by the usual environment, nothing of it for a server on this machine, honest
+limits."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from wiring import KEY, Asking, asking
 from agent.client import ChatClient
 from agent.errors import AgentError, ConfigError, TemporaryError
 from agent.messages import Request
-from agent.providers import Target
-from agent.transport import Deadline, Transport, tls_context
+from agent.wire.providers import Target
+from agent.wire.transport import Deadline, Transport, tls_context
 
 CHAT = Request([{"role": "user", "content": "x"}])
 
@@ -113,7 +114,7 @@ def test_plain_loopback_reads_no_certificates() -> None:
             "import ssl, sys; loads = []\n"
             "ssl.SSLContext.load_verify_locations = lambda self, *a, **k: loads.append('file')\n"
             "ssl.SSLContext.load_default_certs = lambda self, *a, **k: loads.append('default')\n"
-            "from agent.client import ChatClient; from agent.providers import Target; from agent.messages import Request\n"
+            "from agent.client import ChatClient; from agent.wire.providers import Target; from agent.messages import Request\n"
             f"c = ChatClient(Target('', {server.url!r}, 'm'))\n"
             "assert c.complete(Request([{'role': 'user', 'content': 'x'}]), print).complete; c.close()\n"
             "heavy = {'click', 'rich', 'tiktoken', 'asyncio', 'pydantic', 'requests', 'sqlite3', 'subprocess'}\n"

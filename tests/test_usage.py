@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.messages import Usage
-from agent.usage import find_usage, read_usage
+from agent.wire.usage import find_usage, read_usage
 
 FORMS: list[tuple[dict[str, Any], Usage | None]] = [
     ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}, Usage(9, 2, 4)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.providers import Target
-from agent.windows import Price, Window, family_window, load_table, look_up, price_for, window_for
+from agent.wire.providers import Target
+from agent.wire.windows import Price, Window, family_window, load_table, look_up, price_for, window_for
 
 REMOTE = Target("deepseek", "https://api.deepseek.com/v1", "deepseek-chat")
 LOCAL = Target("", "http://127.0.0.1:8080/v1", "deepseek-chat")

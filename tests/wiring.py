@@ -1,4 +1,5 @@
-"""What the tests of the wire share: a client on a scripted server whose clock, sleep and dice are in the test's hand."""
+"""What the tests of the wire share: a client on a scripted server whose clock, sleep and dice are in the test's
+hand."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from server import ScriptedServer
 from agent.client import ChatClient
 from agent.events import Event, Notice, Waiting
 from agent.messages import Delta, Reply, Request
-from agent.providers import Target
 from agent.wire import Dialect
+from agent.wire.providers import Target
 
 DATA = os.path.join(os.path.dirname(__file__), "data", "wire")
 KEY = "sk-test-0123456789abcdef"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.compaction import Compactor
+from agent.compaction.summary import HEADINGS
 from agent.events import Compacted, Compacting, Event, NotCompacted
 from agent.messages import Delta, Message, Reply, Request, Schema, Sent, Usage, text_of
 from agent.session import Session
-from agent.summary import HEADINGS
 from agent.tokens import Limits, limits_for
 
 READ: Schema = {

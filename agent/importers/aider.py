@@ -1,7 +1,7 @@
 """aider's chat history: `.aider.chat.history.md`, in the directory it ran in.
 
-Lines that start with "#### " are the person's, "> " the program's, the rest is the answer; "# aider chat started at TIME"
-(local time) begins a run. All runs of a file are one conversation, as `aider --restore-chat-history` has it. The
+Lines that start with "#### " are the person's, "> " the program's, the rest is the answer; "# aider chat started at
+TIME" (local time) begins a run. All runs of a file are one conversation, as `aider --restore-chat-history` has it. The
 program's lines are left out.
 """
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.entries import BOM, parse
 from agent.importers.conversation import Conversation, Unreadable
+from agent.log.entries import BOM, parse
 
 LIMIT = 1 << 30
 """Bytes of one file. A conversation beyond it is a dump of something else."""

@@ -13,8 +13,9 @@ and all it started have ended; what it had written is kept in the session's file
 
 Holds: for every repository that was there before this run's command, by its path, and by its inode where it was moved,
 also in two steps. A repository that commands of this run made (init, clone) may be configured by them until the run
-ends, but has no hooks, not even those of the user's template. Does not hold: while the command runs; when the agent is killed (SIGKILL) under it; beyond `_MOST_DIRECTORIES`
-(the nearest to the roots are looked at first); for a hook kept among the project's own files (`core.hooksPath`).
+ends, but has no hooks, not even those of the user's template. Does not hold: while the command runs; when the agent is
+killed (SIGKILL) under it; beyond `_MOST_DIRECTORIES` (the nearest to the roots are looked at first); for a hook kept
+among the project's own files (`core.hooksPath`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What takes effect outside the sandbox later: no tool changes a hook, git's configuration, or the agent's own rules."""
+"""What takes effect outside the sandbox later: no tool changes a hook, git's configuration, or the agent's own
+rules."""
 
 from __future__ import annotations
 

@@ -261,7 +261,8 @@ def test_the_way_of_a_path(tmp_path):
 
 
 def test_the_user_is_warned_of_a_home_directory_as_working_directory(tmp_path):
-    """The root itself or one above it; said before anything is run, and not in a project or where nothing is written."""
+    """The root itself or one above it; said before anything is run, and not in a project or where nothing is
+    written."""
     home = Home(tmp_path)
     changing = "your home directory: tools can change what your shell and other programs start with (.bashrc, .profile)"
     instead = ". Start in a project's own directory instead"

@@ -1,0 +1,77 @@
+"""From argv to an exit code: the only place that exits, and the last that prints an error.
+
+`main` is what a test calls and what the `agent` command runs. The grammar of the command line is in
+`agent.cli.grammar`, one run in `agent.cli.run`; `-V` imports neither, since it should cost no more than Python itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import NoReturn
+
+from agent.cli.options import version_line
+from agent.errors import AgentError, Exit
+
+
+def entry() -> NoReturn:
+    """The `agent` command. Leaves at once when all is on disk: unwinding the interpreter would cost some 20 ms."""
+    gc.set_threshold(50_000)  # starting up makes no garbage: looking for it while modules load takes 8 ms of 120
+    open_standard_streams()
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of `agent sessions list | head` has gone
+        code = Exit.DONE
+    except OSError as problem:
+        os.write(2, f"agent: Cannot write to standard output: {problem.strerror}\n".encode())
+        code = Exit.FAILED
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    os._exit(code)
+
+
+def open_standard_streams() -> None:
+    """Fill the standard descriptors that were closed, so that no file of ours gets their number: a session opened as
+    descriptor 2 would take what is meant for stderr. Writing to a stdout that was closed is still an error.
+    """
+    for fd, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest free number is the one that is missing
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  it stays open
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line and return its exit code. Never raises an AgentError; Ctrl-C is 130."""
+    if argv in (["-V"], ["--version"]):
+        sys.stdout.write(f"{version_line()}\n")
+        return Exit.DONE
+    from agent.cli.grammar import invoke
+    from agent.render import visible
+
+    try:
+        return invoke(argv)
+    except AgentError as error:
+        if any(
+            word in ("--json", "stream-json", "--output-format=json", "--output-format=stream-json") for word in argv
+        ):
+            _tell_as_json(error)
+            return error.exit_code
+        sys.stderr.write(f"agent: {visible(str(error))}\n")
+        return error.exit_code
+    except KeyboardInterrupt as signal:
+        return getattr(signal, "exit_code", Exit.INTERRUPTED)
+
+
+def _tell_as_json(error: AgentError) -> None:
+    """What is wrong with a command line that asked for events: a `result`, the only and last line."""
+    from agent.jsonlines import JsonLines
+    from agent.render import Output
+
+    JsonLines(Output(1), Output(2), partial=False, once=True, resume="agent").fail(error)

@@ -1,0 +1,84 @@
+"""The command line of one run: argv -> the words of the prompt and the values of the options, by the table.
+
+A hand-written reader, because this is on the way of every turn: importing typer and building its commands takes half as
+long again as everything else before the first request. The commands beside `run` are typer's (`agent.cli.grammar`).
+
+Options take exactly one value, in the next word or behind `=` (`-mNAME` for a short one); the last one wins, and those
+marked `many` add up. Switches take none and may be joined (`-qv`). Options stand before or after the prompt; `--` ends
+them, and a lone `-` is a word. Values stay text: what they mean is `agent.config`'s to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.cli.options import OPTIONS, Row
+from agent.errors import UsageError
+
+HELP = Row("help", ("-h", "--help"), "", "this page")
+_ROWS = [row for group in OPTIONS.values() for row in group]
+_BY_FLAG = {flag: row for row in (*_ROWS, HELP) for flag in row.flags}
+
+
+def read(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The words, and a value for every option of the table and `help`.
+
+    A switch is a bool, an option its text or None, one that repeats a list. Raises: UsageError.
+    """
+    words: list[str] = []
+    values: dict[str, Any] = {row.name: [] if row.many else None if row.metavar else False for row in (*_ROWS, HELP)}
+    rest = list(reversed(argv))
+    while rest:
+        word = rest.pop()
+        if word == "--":
+            words += reversed(rest)
+            break
+        if word.startswith("--"):
+            flag, given, value = word.partition("=")
+            _take(flag, value if given else None, rest, values)
+        elif word.startswith("-") and word != "-":
+            _take_short(word, rest, values)
+        else:
+            words.append(word)
+    return words, values
+
+
+def _take_short(word: str, rest: list[str], values: dict[str, Any]) -> None:
+    """`-q`, `-qv`, `-m NAME`, `-mNAME`, `-qm NAME`."""
+    for at in range(1, len(word)):
+        flag = f"-{word[at]}"
+        if _row(flag).metavar:
+            _take(flag, word[at + 1 :] or None, rest, values)
+            return
+        _take(flag, None, rest, values)
+
+
+def _take(flag: str, value: str | None, rest: list[str], values: dict[str, Any]) -> None:
+    """Note one option. `value` is what stood in the same word; `rest` are the words to come, the next one last."""
+    row = _row(flag)
+    if not row.metavar:
+        if value is not None:
+            raise UsageError(f"Option {flag!r} does not take a value", "See agent --help")
+        values[row.name] = True
+        return
+    if value is None:
+        if not rest:
+            raise UsageError(f"Option {flag!r} requires a value", "See agent --help")
+        value = rest.pop()
+    if row.many:
+        values[row.name].append(value)
+    else:
+        values[row.name] = value
+
+
+def _row(flag: str) -> Row:
+    """Raises: UsageError, with the nearest spelling."""
+    row = _BY_FLAG.get(flag)
+    if row is None:
+        import difflib
+
+        near = difflib.get_close_matches(flag, [known for known in _BY_FLAG if len(known) > 2], 2) if flag[2:] else []
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise UsageError(f"There is no option {flag}{meant}", "See agent --help")
+    return row

@@ -1,0 +1,148 @@
+"""What one command line asks for, besides settings, and whether it makes sense before anything is opened or paid
+for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent.cli import outfile, prompt
+from agent.cli.options import INTRODUCTION
+from agent.errors import SessionError, UsageError
+from agent.events import Emit, Notice
+from agent.log import library
+from agent.messages import Message
+
+if TYPE_CHECKING:
+    from agent.cli.structured import Shape
+
+COMPACT = "/compact"
+SYSTEM_LIMIT = 1 << 20
+"""Bytes of a system prompt's file."""
+
+
+class Ask(NamedTuple):
+    """What one command line asks for, besides settings (`flags`)."""
+
+    words: list[str]
+    flags: Mapping[str, Any] = {}
+    continue_id: str | None = None
+    last: bool = False
+    fork: bool = False
+    name: str | None = None
+    no_session: bool = False
+    wait: str | None = None
+    system_file: str | None = None
+    file: Sequence[str] = ()
+    cd: str | None = None
+    no_stdin: bool = False
+    no_input: bool = False
+    pin: Sequence[str] = ()
+    output: str | None = None
+    schema: str | None = None
+    format: str = "text"
+    include_partial_messages: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+
+    @classmethod
+    def of(cls, words: list[str], values: dict[str, Any]) -> Ask:
+        """From the values of the command line; those that are not a field here are settings.
+
+        Raises: UsageError for an unknown output format.
+        """
+        given = dict(values)
+        asked_json, chosen, _ = given.pop("json"), given.pop("output_format"), given.pop("printed")
+        form = chosen or ("stream-json" if asked_json else "text")
+        if form not in ("text", "json", "stream-json"):
+            raise UsageError(f"--output-format is {form!r}, but it takes text, json or stream-json")
+        if given.pop("no_tools"):
+            given["tools"] = ""
+        own = {name: given.pop(name) for name in list(given) if name in cls._fields}
+        flags = {name: None if value is False else tuple(value) if isinstance(value, list) else value
+                 for name, value in given.items()}  # fmt: skip
+        return cls(words=words, flags=flags, format=form, **own)
+
+    @property
+    def resumes(self) -> str | None:
+        """What to continue, or None for a new session."""
+        if self.continue_id is not None:
+            return self.continue_id
+        return "last" if self.last else None
+
+
+# ---- pure ----
+
+
+def with_block(message: Message, text: str) -> Message:
+    """The message with one more paragraph."""
+    content = message["content"]
+    more = [*content, {"type": "text", "text": text}] if isinstance(content, list) else f"{content}\n\n{text}"
+    return {**message, "content": more}
+
+
+def is_compact_command(message: Message) -> bool:
+    """Whether the whole prompt is `/compact [what to keep in mind]`."""
+    content = message.get("content")
+    return isinstance(content, str) and content.split(maxsplit=1)[:1] == [COMPACT]
+
+
+# ---- effects ----
+
+
+def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | None:
+    """What can be wrong with an ask before anything is opened or paid for; the answer's shape. Raises: UsageError."""
+    if ask.output:
+        outfile.check(ask.output)
+    if not id and is_compact_command(message):
+        raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
+    if not id and ask.fork:
+        raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
+    if not id and ask.name:
+        free_name(store, ask.name)
+    if not ask.schema:
+        return None
+    from agent.cli.structured import Shape
+
+    return Shape(ask.schema)
+
+
+def free_name(store: str, name: str) -> str:
+    """`name`, if no session has it. Raises: UsageError for what is no name, SessionError when it is taken."""
+    taken = library.named(store, library.check_name(name))
+    if taken:
+        raise SessionError(f"The name {name!r} belongs to session {taken[0]}", f"Continue it: agent -c {name}")
+    return name
+
+
+def read_system(path: str) -> str:
+    """The text of `--system-file`. Raises: UsageError."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(SYSTEM_LIMIT + 1)
+    except OSError as problem:
+        raise UsageError(f"Cannot read {path}: {problem.strerror}", "Check the path given with --system-file") from None
+    if len(raw) > SYSTEM_LIMIT:
+        raise UsageError(f"{path} is larger than {SYSTEM_LIMIT >> 20} MB", "A system prompt must fit into the window")
+    return prompt.decode(raw)
+
+
+def read_prompt(ask: Ask, emit: Emit) -> Message:
+    """Words, files and standard input as one message. Raises: UsageError."""
+    has_prompt = bool([word for word in ask.words if word != "-"] or [name for name in ask.file if name != "-"])
+    stdin, silent = None, False
+    if not ask.no_stdin:
+        stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait="-" in [*ask.words, *ask.file])
+    if not ask.words and not ask.file and not (stdin or "").strip():
+        raise UsageError(f"There is no prompt\n\n{INTRODUCTION}")
+    if silent:
+        emit(Notice("info", "silent_stdin", prompt.SILENT_PIPE))
+    files, images = [], []
+    for path in ask.file:
+        name, text, url = ("-", stdin or "", None) if path == "-" else prompt.read_attachment(path)
+        if url is not None:
+            images.append(url)
+        else:
+            files.append((name, text or ""))
+    return prompt.compose(ask.words, None if "-" in ask.file else stdin, files, images)

@@ -1,0 +1,300 @@
+"""One run: from what was asked to an exit code.
+
+The order is the promise. Settings and the model come first, so that a wrong name or a missing key leaves no trace; then
+the session, under its lock; then the turn, whose first act is to put the prompt on disk. Whatever ends the run, the
+screen's `finish` is called last, and the session is closed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from agent.cli import outfile
+from agent.cli.asked import COMPACT, Ask, check, free_name, is_compact_command, read_prompt, read_system, with_block
+from agent.cli.asking import asker
+from agent.cli.equipment import TOY, Equipment, equip, system_message
+from agent.config import Settings, load_settings, parse_seconds
+from agent.errors import AgentError, DeniedError, Exit, SessionBusy, StorageError, UsageError
+from agent.events import Emit, Notice, SessionOpened, TurnFinished
+from agent.log import library
+from agent.loop import Turn
+from agent.render import Output, Text
+from agent.session import Session
+from agent.signals import as_error, stop_after, stopping
+
+if TYPE_CHECKING:
+    from agent.jsonlines import JsonLines
+
+
+def run(ask: Ask, environ: Mapping[str, str]) -> int:
+    """Do what was asked and show it; the exit code. Never raises an AgentError."""
+    out, err = Output(1), Output(2)
+    screen = make_screen(ask, environ, out, err)
+    live = Live()
+    error: AgentError | None = None
+    with stopping():
+        try:
+            _take(ask, environ, screen, live)
+        except AgentError as problem:
+            error = problem
+        except KeyboardInterrupt as stop:
+            error = as_error(stop)
+        finally:
+            live.close()
+    turn = live.finished or (live.turn.summary(0.0) if live.turn else None)
+    error = error or _afterthought(ask, turn, live.settings, out)
+    code = error.exit_code if error else Exit.DONE
+    screen.finish(turn, error, code)
+    return int(code)
+
+
+class Live:
+    """What a run holds open, so that its end can close it wherever it failed."""
+
+    session: Session | None = None
+    turn: Turn | None = None
+    finished: TurnFinished | None = None
+    settings: Settings = Settings()
+
+    def close(self) -> None:
+        if self.session is not None:
+            self.session.close()
+
+
+def make_screen(ask: Ask, environ: Mapping[str, str], out: Output, err: Output) -> Text | JsonLines:
+    if ask.format != "text":
+        from agent.jsonlines import JsonLines
+
+        return JsonLines(out, err, partial=ask.include_partial_messages, once=ask.format == "json", resume="agent")
+    word = ask.flags.get("color") or environ.get("AGENT_COLOR") or "auto"
+    colour = wants_colour(word, environ, err.is_terminal())
+    return Text(out, err, quiet=ask.quiet, verbose=ask.verbose, colour=colour, resume="agent")
+
+
+def wants_colour(word: str, environ: Mapping[str, str], terminal: bool) -> bool:
+    """`--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb (https://no-color.org), then whether it is a terminal."""
+    if word in ("always", "never"):
+        return word == "always"
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    return bool(environ.get("FORCE_COLOR") or environ.get("CLICOLOR_FORCE")) or terminal
+
+
+def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: Live) -> None:
+    """Everything that may fail freely."""
+    if ask.cd:
+        _change_directory(ask.cd)
+    cwd = os.getcwd()
+    flags = dict(ask.flags)
+    settings = live.settings = load_settings(flags, environ, cwd)
+    stop_after(settings.timeout)
+    if ask.system_file:
+        flags["system"] = read_system(ask.system_file)
+        settings = live.settings = load_settings(flags, environ, cwd)
+    if ask.flags.get("session_dir") == "":
+        raise UsageError("--session-dir is empty", "Give it a directory")
+    store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
+    id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
+    message = read_prompt(ask, screen.emit)
+    shape = check(ask, message, store, id)
+    screen.resume = way_on(store, cwd, ask, settings)
+    if id:
+        live.session = _resume(ask, store, id, screen.emit)
+        settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
+    ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
+    gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
+    if live.session is None:
+        live.session = _begin(ask, store, cwd, settings, gear, screen.emit)
+    _tell(live.session, settings, gear, ask, screen.emit)
+    gear.attach(live.session, screen.emit)
+    for text in ask.pin:
+        live.session.append({"type": "pin", "text": text})
+        message = with_block(message, f"Keep to this for the whole session: {text}")
+    if is_compact_command(message):
+        outcome = gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
+        raise_unless_compacted(outcome, live.session.id)
+        return
+    live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
+    live.finished = live.turn.run(message)
+    if shape:
+        shape.check(live.finished.answer)
+
+
+def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:
+    """How to name this store in the next command, wherever that is typed: one given by flag has to be given again, and
+    a marked ./sessions is found only from its own directory."""
+    marked = not settings.session_dir and store == os.path.join(cwd, "sessions")
+    if not (marked or ask.flags.get("session_dir")):
+        return "agent"
+    import shlex
+
+    return f"agent --session-dir {shlex.quote(store)}"
+
+
+def raise_unless_compacted(outcome: Mapping[str, Any], id: str) -> None:
+    """A compaction that was asked for and could not be had is an error; that there is nothing to compact is none.
+
+    Raises: AgentError.
+    """
+    if outcome["outcome"] in ("no_summary", "failed"):
+        hint = f"Without a model's summary: agent sessions compact {id} --strategy raw_fallback"
+        raise AgentError("The session was not compacted", hint)
+
+
+def _change_directory(path: str) -> None:
+    try:
+        os.chdir(os.path.expanduser(path))
+    except OSError as problem:
+        raise UsageError(f"Cannot run in {path}: {problem.strerror}", "Give -C a directory") from None
+
+
+def compact_now(
+    store: str,
+    id: str,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    wait: float,
+    quiet: bool,
+    **wishes: Any,
+) -> dict[str, Any]:
+    """`agent sessions compact`: the same compaction as in a turn; its outcome as JSON-able values."""
+    err = Output(2)
+    screen = Text(Output(1), err, quiet=quiet, verbose=False, colour=wants_colour("auto", environ, err.is_terminal()))
+    with stopping(), Session.open(store, id, wait=wait) as session:
+        cwd = os.getcwd()
+        settings = load_settings(flags, environ, cwd, session.meta)
+        gear = equip(settings, environ, cwd, store, screen.emit, quiet=quiet, debug=None, ask=None)
+        screen.path = session.path
+        gear.attach(session, screen.emit)
+        outcome = gear.compactor.now(**wishes)
+        if not quiet:
+            raise_unless_compacted(outcome, id)
+        return outcome
+
+
+# ---- the session ----
+
+
+def _resume(ask: Ask, store: str, id: str, emit: Emit) -> Session:
+    if ask.no_session:
+        raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
+    if ask.fork:
+        from agent.log.archive import fork
+
+        id = fork(store, id)
+    session = _open(store, id, _wait(ask), emit)
+    if ask.name and ask.name != session.meta.get("name"):
+        session.rename(free_name(store, ask.name))
+    return session
+
+
+def _open(store: str, id: str, wait: float, emit: Emit) -> Session:
+    """Open a session; a wait for another process is announced. Raises: as `Session.open`."""
+    try:
+        return Session.open(store, id)
+    except SessionBusy as busy:
+        if not wait:
+            raise
+        emit(Notice("info", "waiting", f"{busy.text}: waiting for up to {wait:g} s"))
+        return Session.open(store, id, wait=wait)
+
+
+def _wait(ask: Ask) -> float:
+    if ask.wait is None:
+        return 0.0
+    try:
+        return parse_seconds(ask.wait)
+    except ValueError as problem:
+        raise UsageError(f"--wait is {ask.wait!r}, but it takes {problem}") from None
+
+
+def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, emit: Emit) -> Session:
+    """A new session: its meta line freezes the model and the tools, its first message the system prompt."""
+    meta: dict[str, Any] = {"cwd": cwd, "model": gear.spec}
+    if settings.tools is not None:
+        meta["tools"] = list(settings.tools)
+    if ask.name:
+        meta["name"] = ask.name
+    session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
+    session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
+    return session
+
+
+def wide_root(gear: Equipment) -> str:
+    """A warning for a run whose tools may write in the home directory itself; "" for any other."""
+    context = gear.toolbox.context
+    home = os.path.join(gear.environ.get("HOME", ""), "")
+    if not gear.toolbox.names() or not any(home.startswith(os.path.join(root, "")) for root in context.roots):
+        return ""
+    from agent.tools.sandbox import warning
+
+    return warning(context)
+
+
+def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit: Emit) -> None:
+    """The first events: what this run is."""
+    emit(
+        SessionOpened(
+            id=session.id,
+            path=session.path,
+            resumed=ask.resumes is not None,
+            messages=len(session.view()),
+            model=gear.client.name,
+            cwd=os.getcwd(),
+            tools=[schema["function"]["name"] for schema in gear.toolbox.schemas()],
+            window=gear.limits.window,
+            window_source=gear.limits.source,
+            sandbox="" if ask.format == "text" else gear.confinement.mode,  # finding out takes 6 ms: where it is shown
+            parent=(session.meta.get("parent") or {}).get("id"),
+        )
+    )
+    for text in session.notices:
+        emit(Notice("warning", "repaired", text))
+    for text in settings.overrides:
+        emit(Notice("info", "override", text))
+    if risk := wide_root(gear):
+        emit(Notice("warning", "wide_root", risk))
+    if gear.builtin and not ask.resumes:
+        emit(Notice("info", "toy_model", TOY))
+    if ask.resumes and settings.origin.get("system") == "flag":
+        emit(
+            Notice(
+                "warning", "system_frozen", "the system prompt stays as the session began with it: -s is for new ones"
+            )
+        )
+
+
+# ---- the end ----
+
+
+def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: Output) -> AgentError | None:
+    """What can still go wrong once the answer is saved: the file of -o, a full stdout, a denial under --strict."""
+    if turn is None:
+        return None
+    if ask.output:
+        try:
+            outfile.write(ask.output, turn.answer)
+        except OSError as problem:
+            return StorageError(f"Cannot write {ask.output}: {problem.strerror}", _saved(turn))
+    if out.problem is not None:
+        return StorageError(f"Cannot write to standard output: {out.problem.strerror}", _saved(turn))
+    if turn.denials and settings.strict:
+        denied = f"{len(turn.denials)} tool call{'s were' if len(turn.denials) > 1 else ' was'} denied (--strict)"
+        return DeniedError(denied, "Allow it with --allow RULE")
+    return None
+
+
+def _saved(turn: TurnFinished) -> str:
+    return f"The answer is saved: agent sessions show {turn.id} --last-answer"
+
+
+def _debugger(ask: Ask) -> Callable[[str], None] | None:
+    if not ask.debug:
+        return None
+    err = Output(2)
+    from agent.render import visible
+
+    return lambda line: err.write(f"{visible(line)}\n".encode())

@@ -1,0 +1,366 @@
+"""Compaction: when a context is made smaller, by which step of the ladder, and how that comes to stand on disk.
+
+    1 pruned               stale and repeated results become stubs; no model is asked
+    2 window_plus_summary  the head becomes one checked summary with the code-built record, the tail stays verbatim
+    3 raw_fallback         no summary to be had: the record, a wider tail, and a line that says so
+    4 shortened            nothing left to fold: head and tail of what is itself too long
+
+Where even that is more than the window: an ever smaller record, none, and of the last prompt and step what fits. It
+ends at the first step that brings the context under the target, and takes none that does not make it smaller. The
+system message is never touched, the last user message stands verbatim after the summary (unless it alone is too
+long), calls stay with their results, and the originals stay in the archive. A failed attempt leaves everything as it
+was and never ends a turn; only a context that cannot be made to fit does.
+
+The steps are `agent.compaction.plan`, what could stand instead `agent.compaction.draft`, the words
+`agent.compaction.summary`, what may not be lost `agent.compaction.record`, what would be in vain
+`agent.compaction.guards`. This module decides and writes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent.compaction import guards, plan, record, summary
+from agent.compaction.draft import (
+    FALLBACK,
+    PRUNED,
+    SUMMARY,
+    Draft,
+    Past,
+    covered,
+    drafted,
+    fitting,
+    pruned,
+    sent,
+    shortened,
+)
+from agent.compaction.room import Job, Material, Room, holds_a_summary, material, share_out, weighing
+from agent.compaction.statements import USER
+from agent.errors import ContextOverflow, LimitError, StorageError
+from agent.events import Compacted, Compacting, Emit, NotCompacted
+from agent.messages import Model, Schema, Usage, text_of
+from agent.session import Session, replay
+from agent.tokens import (
+    Entry,
+    Limits,
+    Size,
+    calibration,
+    context_size,
+    count,
+    estimate_messages,
+)
+
+NOTHING = "what could be left out is smaller than what would replace it"
+LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
+NEAR = 0.25
+"""An estimate within this share of the trigger is counted exactly before it decides."""
+
+Price = Callable[[Usage], float | None]
+
+
+# ---- effects ----
+
+
+class Compactor:
+    """Keeps one session's context within the limits of one model.
+
+    `limits` is replaced when a window is learnt; `tools` may be, when what is offered changes.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        model: Model,
+        limits: Limits,
+        tools: Sequence[Schema],
+        emit: Emit,
+        *,
+        summary_model: Model | None = None,
+        instructions: str = "",
+        recall: bool | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.limits = limits
+        self._session = session
+        self._model = model
+        self.tools = tuple(tools) if model.takes_tools else ()
+        self.recall = model.takes_tools if recall is None else recall
+        self._emit = emit
+        self._summary_model = summary_model
+        self._instructions = instructions
+        self._price = price
+        self._ratio: float | None = None
+        self._learnt_from: Sequence[Entry] = ()
+        self._counted = 1.0
+        self._told = ""
+
+    # -- the four occasions
+
+    def make_room(self) -> bool:
+        """Before a request: compact when the context is at the trigger. True when the view changed.
+
+        Raises: LimitError when system message and tools alone are more than the window.
+        """
+        return self._make_room(now_or_never=True)
+
+    def after_turn(self) -> bool:
+        """After the final answer: the same as `make_room`; what it finds impossible is the next turn's to say."""
+        try:
+            return self._make_room(now_or_never=False)
+        except LimitError:
+            return False
+
+    def _make_room(self, *, now_or_never: bool) -> bool:
+        """`now_or_never`: what is over the window may not be sent, unless the server has taken as much before."""
+        limits, trigger = self.limits, self.limits.trigger
+        size = self._size().tokens
+        if size >= limits.window:
+            self._refuse_the_impossible()
+        if trigger is None or size < trigger:
+            return False
+        session = self._session
+        now = guards.state(session.meta, session.entries, trigger)
+        vain = guards.refusal(now, size, limits.window)
+        must = now_or_never and size > limits.window > guards.taken(session.meta, session.entries)
+        if vain and not must:
+            if guards.latched(now):
+                self._not("nothing", vain, once=True)
+            return False
+        fits = limits.window if must else 0
+        crop = now_or_never
+        job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=crop, fits=fits)
+        outcome = self._run(job, now)
+        return bool(outcome["outcome"] == "compacted")
+
+    def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
+        """The server refused the context as too long: learn its window and cover the deficit; harder at attempt 2.
+
+        Raises: LimitError when nothing smaller is to be had.
+        """
+        size = self._size().tokens
+        if error.limit and error.limit < self.limits.window:
+            self.limits = self.limits.for_window(error.limit)
+        have = error.have or (error.limit + 1 if error.limit and size <= error.limit else None)
+        if have:
+            context = self._material()
+            self._ratio = min(max(have / max(1, context.fixed + plan.size(context.body)), 0.3), 3.0)
+            self._learnt_from = context.body
+            size = have
+        bound = min(size, error.limit or size)
+        goal = min(self.limits.target, bound // 2) // (1 if attempt < 2 else 2)
+        fits = min(error.limit or size - size // 8 * attempt, size)
+        job = Job("overflow", goal, bound * 3 // 4 // attempt, ask=attempt < 2, must=True, fits=fits)
+        if self._run(job, guards.State(), before=size)["outcome"] != "compacted":
+            raise LimitError(
+                f"The context cannot be made to fit the model's window: {error.text}",
+                "Use a model with a larger window (-m), or a shorter prompt",
+            )
+
+    def now(
+        self, *, instructions: str = "", keep: int | None = None, strategy: str | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Compact because the user asks. `keep` tokens stay verbatim; `instructions` go to the summary call.
+
+        Returns {"outcome": "compacted" | "nothing" | "no_summary" | "failed", "text", and the record where there is
+        one}; with `dry_run` nothing is changed and "outcome" is "would_compact", "summary" the message.
+        """
+        context = self._material()
+        whole = context.tokens(context.body)
+        goal = min(self.limits.target, whole // 2 + int(context.fixed * context.ratio) // 2)
+        job = Job("manual", goal, self.limits.window, keep, strategy, instructions)
+        return self._run(job, guards.State(), dry_run=dry_run)
+
+    # -- sizes
+
+    def _size(self) -> Size:
+        """The size of the next request; counted where nothing but an estimate decides whether it is too large."""
+        about = (self._session.meta, self._session.entries, self._model.name, self.tools)
+        size = context_size(*about)
+        bounds = (self.limits.trigger or self.limits.window, self.limits.window)
+        near = any(abs(size.tokens - bound) < NEAR * bound for bound in bounds)
+        if near and not size.reported and calibration(*about) == 1.0:
+            counted = context_size(*about, measure=count)
+            self._counted = counted.tokens / max(1, size.tokens)
+            return counted
+        self._counted = 1.0
+        return size
+
+    def _material(self) -> Material:
+        entries, tools = self._session.entries, self.tools
+        ratio = self._ratio or calibration(self._session.meta, entries, self._model.name, tools)
+        return material(entries, tools, ratio)
+
+    def _refuse_the_impossible(self) -> None:
+        context = self._material()
+        fixed = estimate_messages((e["message"] for e in context.system), self.tools, count)
+        if fixed >= self.limits.window:
+            raise LimitError(
+                f"The system prompt and the tools alone take {fixed} tokens of a window of {self.limits.window}",
+                LARGER,
+            )
+
+    # -- the ladder
+
+    def _run(self, job: Job, now: guards.State, *, before: int | None = None, dry_run: bool = False) -> dict[str, Any]:
+        started = time.monotonic()
+        before = self._size().tokens if before is None else before
+        context = self._material()
+        room = share_out(self.limits, job, context)
+        draft, answer = pruned(context, job, self.limits), summary.Answer()
+        folds = job.strategy != PRUNED and (draft is None or draft.tokens > job.goal or job.strategy is not None)
+        if folds:
+            light = draft.body if draft else context.body
+            draft, answer = self._folded(context, light, room, job, before, announce=not dry_run)
+        if job.fits:
+            draft = self._fitting(context, draft, room, job)
+        if draft is None or sent(context, draft) >= estimate_messages(self._session.view()):
+            why = answer.outcome or "nothing"
+            return self._not(why, answer.error or NOTHING, once=job.reason == "threshold")
+        entry = self._record(job, draft, answer, context, before, now)
+        if dry_run:
+            shown = text_of(draft.summary["message"]) if draft.summary else ""
+            return {"outcome": "would_compact", **entry, "summary": shown}
+        return self._write(entry, draft, context, answer, started)
+
+    def _folded(
+        self, context: Material, light: Sequence[Entry], room: Room, job: Job, before: int, *, announce: bool
+    ) -> tuple[Draft | None, summary.Answer]:
+        """Rungs 2 to 4. `light` is the context with its stubs; `announce` says before the call what will be folded."""
+        cut = plan.fold(light, room.keep)
+        if cut is None:
+            return (shortened(context, light, job) if job.crop else None), summary.Answer()
+        if announce:
+            self._emit(Compacting(job.reason, len(cut.folded), before, self.limits.window))
+        answer = summary.Answer()
+        if job.strategy != FALLBACK and job.ask and holds_a_summary(context, room, self.limits.window):
+            answer = self._ask(context, cut, room, job)
+            if answer.text:
+                draft = drafted(SUMMARY, context, cut, room, job, self._past(), answer.text)
+                if draft.tokens < context.tokens(context.body):
+                    return draft, answer
+                answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
+        if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
+            return None, answer
+        wide = plan.fold(light, room.wide) or cut
+        return drafted(FALLBACK, context, wide, room, job, self._past()), answer
+
+    def _fitting(self, context: Material, draft: Draft | None, room: Room, job: Job) -> Draft | None:
+        """The draft, or what fits where it does not. Raises: LimitError when no request can be made."""
+        reported = max((i for i, entry in enumerate(context.body) if "usage" in entry), default=0)
+        learnt_from = self._learnt_from or context.body[:reported]
+        weigh = weighing(context, learnt_from, self.tools, self.limits.window)
+        found = fitting(context, draft, room, job, self._past(), weigh)
+        if found is None or found.tokens <= job.fits or job.fits < self.limits.window:
+            return found
+        if job.reason == "threshold":
+            raise LimitError(
+                f"System prompt, tools and the shortest form of what was said last take {found.tokens} tokens "
+                f"of a window of {self.limits.window}",
+                LARGER,
+            )
+        return None
+
+    def _past(self) -> Past:
+        session = self._session
+        return Past(session.originals, pins(session.entries), f"{session.id}.archive", self.recall)
+
+    # -- the call
+
+    def _ask(self, context: Material, cut: plan.Fold, room: Room, job: Job) -> summary.Answer:
+        """A checked summary of the head: of the summary model where there is one, else, or if it fails, of the main."""
+        gathered = record.gather(cut.folded)
+        words = "\n".join(s.text for s in gathered.statements if s.kind == USER)
+        source = summary.Source(plan.size(cut.folded), record.matter(gathered), words)
+        wishes = "\n".join(filter(None, (self._instructions, job.wishes)))
+        answer = summary.Answer()
+        if self._summary_model is not None:
+            answer = self._ask_one(self._summary_model, None, context, cut, room, source, wishes)
+        if not answer.text:
+            head = replay([*context.system, *(by_n(context.body, cut.head))])
+            answer = self._ask_one(self._model, head, context, cut, room, source, wishes)
+        return answer
+
+    def _ask_one(
+        self,
+        model: Model,
+        head: Sequence[Any] | None,
+        context: Material,
+        cut: plan.Fold,
+        room: Room,
+        source: summary.Source,
+        wishes: str,
+    ) -> summary.Answer:
+        window = getattr(model, "window", None) or self.limits.window
+        earlier = covered(cut.folded)[2]
+        told = [(e.get("n", 0), e["message"]) for e in by_n(context.body, cut.folded) if not e.get("summary")]
+        about: dict[str, Any] = {"cap": min(room.written, max(64, source.tokens // 2)), "wishes": wishes}
+        about |= {"earlier": earlier, "ratio": context.ratio}
+        answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source)
+        if "overflow" in answer.verdict.reasons:
+            smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
+            answer = summary.ask(model, smaller[-1:], source)
+        return answer
+
+    # -- on disk
+
+    def _record(
+        self, job: Job, draft: Draft, answer: summary.Answer, context: Material, before: int, now: guards.State
+    ) -> dict[str, Any]:
+        numbers = [e.get("n", 0) for e in draft.folded]
+        entry: dict[str, Any] = {
+            "reason": job.reason,
+            "strategy": draft.strategy,
+            "folded": [min(numbers), max(numbers)] if numbers else [],
+            "kept": len(draft.body),
+            "tokens": {"before": before, "after_estimate": round(draft.tokens * self._counted)},
+            "checks": answer.verdict.as_json(),
+            "guard": guards.remembered(now, before, context.ratio),
+        }
+        if answer.model:
+            entry["model"] = answer.model
+        if answer.usage is not None:
+            entry["usage"] = answer.usage.as_json()
+        if answer.error:
+            entry["error"] = answer.error
+        return entry
+
+    def _write(
+        self, entry: dict[str, Any], draft: Draft, context: Material, answer: summary.Answer, started: float
+    ) -> dict[str, Any]:
+        session = self._session
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        head = {"type": "compaction", "n": session.new_n(), "at": at}
+        entry = head | entry | {"archive": session.next_archive(), "ms": round((time.monotonic() - started) * 1000)}
+        summaries = [{**lead, "n": session.new_n(), "at": at} for lead in draft.lead]
+        entries = [entry, *context.others, *context.system, *summaries, *draft.body]
+        try:
+            archive = session.rewrite(entries)
+        except StorageError as error:
+            return self._not("failed", f"The compaction could not be saved, the history is as it was: {error}")
+        cost = self._price(answer.usage) if self._price and answer.usage else None
+        after = len(context.system) + len(summaries) + len(draft.body)
+        self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, cost))
+        self._told = ""
+        return {"outcome": "compacted", **entry}
+
+    def _not(self, why: str, text: str, *, once: bool = False) -> dict[str, Any]:
+        """Say that nothing was changed; `once`: the same thing is not said before every request."""
+        if not once or self._told != text:
+            self._emit(NotCompacted(why, text))
+        if once:
+            self._told = text
+        return {"outcome": why, "text": text}
+
+
+def pins(entries: Sequence[Entry]) -> list[str]:
+    """What the user pinned (`--pin`): entries {"type": "pin", "text": ...}."""
+    return [e["text"] for e in entries if e.get("type") == "pin" and isinstance(e.get("text"), str)]
+
+
+def by_n(body: Sequence[Entry], wanted: Sequence[Entry]) -> list[Entry]:
+    """The entries of `body` that `wanted` names: the same messages, without the stubs."""
+    numbers = {e.get("n") for e in wanted}
+    return [e for e in body if e.get("n") in numbers]

@@ -1,0 +1,153 @@
+"""Drafts: contexts that could replace the present one, from the ladder's steps down to the least that can be sent.
+
+A draft is messages and what the record of them will say; nothing is written here and no model is asked. Where even
+the shortened draft is more than fits, `fitting` goes on down: a smaller record, a line instead of it, none, and at last
+the last prompt and step by themselves, head and tail. Sizes are tokens of the model at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
+
+from agent.compaction import plan, record, summary
+from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
+from agent.log.entries import replay
+from agent.messages import text_of
+from agent.tokens import Entry, Limits, estimate, estimate_messages, message_tokens
+
+PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
+STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
+"""What `strategy` may force; `shortened` is where every strategy ends when a message is itself too long."""
+
+ANSWER = 128
+"""Tokens: a quarter of it is left for an answer, at most, where the window is nearly full."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A context that could replace the present one: its messages, and what the record of it will say."""
+
+    strategy: str
+    body: tuple[Entry, ...]
+    folded: tuple[Entry, ...]
+    tokens: int
+    summary: Entry | None = None
+
+    @property
+    def lead(self) -> list[Entry]:
+        """The summary message, as a list."""
+        return [self.summary] if self.summary else []
+
+
+class Past(NamedTuple):
+    """What a record is made of: the originals of the session's life, the pins, and how a reader gets at them."""
+
+    originals: Callable[[], Iterable[Entry]]
+    pins: Sequence[str]
+    archive: str
+    recall: bool
+
+    def frame(self, cut: plan.Fold) -> summary.Frame:
+        first, last, _ = covered(cut.folded)
+        return summary.Frame(first, last, self.archive, recall=self.recall)
+
+
+def sent(context: Material, draft: Draft) -> int:
+    """Estimated tokens of the messages as a draft would have them sent: repaired, like those it would replace."""
+    return estimate_messages(replay([*context.system, *draft.lead, *draft.body]))
+
+
+def framing(folded: Sequence[Entry], written: str, text: str) -> Entry:
+    """The entry of the summary message: what it says, and for later compactions what it stands for."""
+    first, last, earlier = covered(folded)
+    about = {"summary": True, "written": written or earlier, "covers": [first, last]}
+    return {"type": "message", "message": {"role": "user", "content": text}, **about}
+
+
+def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:
+    """First and last message that a fold stands for, earlier summaries included, and what those said."""
+    numbers = [e.get("n", 0) for e in folded if not e.get("summary")]
+    earlier = ""
+    for entry in folded:
+        if entry.get("summary"):
+            numbers += [n for n in entry.get("covers", ()) if isinstance(n, int)]
+            earlier = entry.get("written") or earlier
+    return min(numbers, default=0), max(numbers, default=0), earlier
+
+
+# ---- the steps ----
+
+
+def pruned(context: Material, job: Job, limits: Limits) -> Draft | None:
+    """Stubs for stale results; None when there is none or another strategy is forced."""
+    if job.strategy not in (None, PRUNED):
+        return None
+    body = plan.prune(context.body, limits.window, int(limits.keep / context.ratio))
+    changed = tuple(old for old, new in zip(context.body, body, strict=True) if old is not new)
+    return Draft(PRUNED, tuple(body), changed, context.tokens(body)) if changed else None
+
+
+def shortened(context: Material, light: Sequence[Entry], job: Job) -> Draft | None:
+    """Head and tail of what is too long; None when it is not."""
+    if context.tokens(light) <= job.ceiling and not job.must:
+        return None
+    body = plan.shorten(light, max(0, int(job.goal / context.ratio) - context.fixed))
+    changed = tuple(old for old, new in zip(context.body, body, strict=True) if old is not new)
+    return Draft(SHORTENED, tuple(body), changed, context.tokens(body))
+
+
+def drafted(
+    strategy: str, context: Material, cut: plan.Fold, room: Room, job: Job, past: Past, written: str = ""
+) -> Draft:
+    """The summary message for a cut, and the context with it; what is kept is shortened where it must be."""
+    kept = cut.kept
+    taken = context.fixed + room.record + FRAME_TOKENS + estimate(written)
+    if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
+        kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
+    stays = {e.get("n") for e in kept if not e.get("pruned")}
+    originals = (e for e in past.originals() if e.get("n") not in stays and plan.role(e) != "system")
+    present = "\n".join([written, *(text_of(e["message"]) for e in kept)])
+    earlier = plan.head_and_tail(covered(cut.folded)[2], room.written * 2)
+    facts = record.compose(record.gather(originals, past.pins), room.record, present)
+    lead = framing(cut.folded, written, summary.framed(past.frame(cut), written, facts, earlier))
+    tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
+    return Draft(strategy, kept, cut.folded, tokens, lead)
+
+
+# ---- where none of them fits ----
+
+
+def fitting(context: Material, draft: Draft | None, room: Room, job: Job, past: Past, weigh: Weigh) -> Draft | None:
+    """The draft if it fits `job.fits`, else the first that does with less and less in it, else the smallest.
+
+    None when there is nothing smaller than the present context. Room for a short answer is left where there is any.
+    """
+    free = job.fits - weigh(e["message"] for e in context.system)
+    present, least = estimate_messages(replay([*context.system, *context.body])), None
+    for each in chain([draft] if draft else (), _less(context, room, job, past, free)):
+        if sent(context, each) >= present:
+            continue
+        each = replace(each, tokens=weigh(replay([*context.system, *each.lead, *each.body])))
+        least = each if least is None or each.tokens < least.tokens else least
+        if each.tokens <= job.fits - max(0, min(free, ANSWER)) // 4:
+            return each
+    return least
+
+
+def _less(context: Material, room: Room, job: Job, past: Past, free: int) -> Iterator[Draft]:
+    """The last prompt and step with a smaller record, with a line for it, with none; at last they are shortened."""
+    cut = plan.last(context.body)
+    line = [framing(cut.folded, "", summary.brief(past.frame(cut)))] if cut.folded else []
+    if cut.folded:
+        for share in (2, 4):
+            yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past)
+        yield Draft(FALLBACK, cut.kept, cut.folded, 0, *line)
+        yield Draft(FALLBACK, cut.kept, cut.folded, 0)
+    for lead in [line, []] if line else [[]]:
+        for quarters in range(4, -1, -1):
+            kept = tuple(plan.shorten(cut.kept, (free - plan.size(lead)) * quarters // 4, plan.LEAST))
+            cropped = tuple(old for old, new in zip(cut.kept, kept, strict=True) if old is not new)
+            yield Draft(SHORTENED, kept, cut.folded + cropped, 0, *lead)

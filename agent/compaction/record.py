@@ -1,0 +1,260 @@
+"""The record: what code, not a model, carries through every compaction.
+
+Made each time anew from the originals of the whole life of a session, so that the tenth record knows what the first one
+knew. It is the best of their statements (`agent.compaction.statements`) that fit a budget of tokens. What the user said
+weighs most, then changed files, errors, what one side said and another took up, then the rest; what stands elsewhere in
+the context is worth nothing, and neither is a line like hundreds of others; of two statements of the same thing the
+later one is worth more. Constraints, pins and the first prompt are kept before all else.
+
+Every word in it is a word of the originals. It does not know when or why a context is compacted. Pure.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from agent import anchors
+from agent.compaction.statements import (
+    CALL,
+    CHANGED,
+    COMMAND,
+    ERROR,
+    FACT,
+    READ,
+    USER,
+    Gathered,
+    Statement,
+    defused,
+    is_code,
+)
+from agent.compaction.statements import gather as gather_all
+from agent.tokens import Entry
+
+__all__ = ["Gathered", "compose", "gather", "matter"]
+
+HEADINGS = {
+    USER: "### The user said (verbatim)",
+    CHANGED: "### Files changed",
+    READ: "### Files read",
+    COMMAND: "### Commands",
+    ERROR: "### Errors",
+    CALL: "### Calls",
+    FACT: "### Facts",
+}
+PINNED_SHARE = 0.6
+"""At most this share of the budget goes to pins and constraints."""
+FIRST_SHARE = 0.2
+"""At most this share of what is left goes to the first prompt."""
+FADING = 0.5
+"""Each further fact of one statement counts for this much less: a line of code is full of names and says little."""
+OVERHEAD = 8
+"""Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
+LEAST = 0.8
+"""What tools gave back and is worth less is not kept although there were room: a record is not the better for being
+full. What the user said is kept while there is room."""
+NEARBY = 8
+"""Statements of messages no farther apart share a line: a number for each would cost as much as a word."""
+
+
+# ---- what a statement is worth ----
+
+_QUESTION = re.compile(r"[?？]$|[吗呢]\s*[。？?]?$")
+_VARIES = re.compile(r"[A-Za-z0-9_]*\d[A-Za-z0-9_.:/-]*")
+
+
+def _seen(statements: Iterable[Statement]) -> dict[str, float]:
+    """For each thing that is stated, how much its spread makes it worth: what comes back matters, most of all what one
+    side said and another took up; what is everywhere says little."""
+    voices: dict[str, set[tuple[str, int]]] = {}
+    for statement in statements:
+        for key in statement.worth:
+            voices.setdefault(key, set()).add((statement.kind, statement.n))
+    spread = {}
+    for key, found in voices.items():
+        messages = len({n for _, n in found})
+        kinds = len({kind for kind, _ in found})
+        spread[key] = (1.0 + 0.5 * (kinds - 1)) * (1.3 if 1 < messages <= 12 else 1.0) / (1.0 + messages // 40)
+    return spread
+
+
+def _shape(statement: Statement) -> str:
+    """What a statement looks like whatever it says: of what was said the part before its value ("the port is #"), of
+    what tools gave back everything that holds no digit."""
+    if statement.kind == USER and statement.value:
+        return statement.text[: statement.value] + "#"
+    return _VARIES.sub("#", statement.text)
+
+
+def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
+    """The statements with their worth corrected for repetition, spread, recency, and later corrections."""
+    shaped = [_shape(statement) for statement in gathered.statements]
+    shapes = Counter(shaped)
+    latest = {shape: index for index, shape in enumerate(shaped)}
+    spread = _seen(gathered.statements)
+    priced = []
+    for index, (statement, shape) in enumerate(zip(gathered.statements, shaped, strict=True)):
+        factor = 0.5 + 0.5 * statement.n / max(1, gathered.last)
+        if statement.kind in (FACT, ERROR):
+            if shapes[shape] > 2:
+                factor /= shapes[shape] ** 0.5
+            if is_code(statement.text):
+                factor *= 0.3
+        if latest[shape] != index and "#" in shape:
+            factor *= 0.5
+        end = statement.text.rstrip()[-8:]
+        if (not end.isascii() or end[-1:] == "?") and _QUESTION.search(end):
+            factor *= 0.4
+        priced.append((statement, {key: value * factor * spread[key] for key, value in statement.worth.items()}))
+    return priced
+
+
+def matter(gathered: Gathered, most: int = 12) -> list[str]:
+    """The facts that matter most, folded for comparison: what a summary is checked against."""
+    best: Counter[str] = Counter()
+    for statement, worth in _priced(gathered):
+        if statement.kind in (USER, CHANGED, ERROR):
+            for key, value in worth.items():
+                if len(key) < 3:
+                    continue
+                best[key] = max(best[key], value)  # type: ignore[assignment]
+    return [key for key, _ in best.most_common(most)]
+
+
+# ---- a bounded number of statements ----
+
+MOST = 24_000
+"""Statements that are held at once, at most: far more than a record holds, far fewer than a long session makes."""
+
+
+def gather(entries: Iterable[Entry], pins: Iterable[str] = ()) -> Gathered:
+    """The statements of the given originals, in order of n; of very many only those worth most."""
+    return gather_all(entries, pins, _thinned, MOST)
+
+
+def _thinned(gathered: Gathered) -> None:
+    """Leave the better half, by worth for each token, and what is kept before all else."""
+
+    def gain(pair: tuple[Statement, dict[str, float]]) -> float:
+        statement, worth = pair
+        return inf if statement.kept_first else _sum(worth.values()) / (statement.cost + OVERHEAD)
+
+    gains = list(map(gain, _priced(gathered)))
+    best = heapq.nlargest(MOST // 2, range(len(gains)), key=gains.__getitem__)
+    gathered.statements = [gathered.statements[index] for index in sorted(best)]
+
+
+def _sum(worths: Iterable[float]) -> float:
+    return sum(worth * FADING**place for place, worth in enumerate(sorted(worths, reverse=True)))
+
+
+# ---- choosing ----
+
+_PIECE = 6
+"""Characters of a piece of the context, kept to tell quickly what does not stand in it."""
+
+
+class _Choice:
+    """The statements taken so far, and what each of the others would add."""
+
+    def __init__(self, gathered: Gathered, budget: int, present: str) -> None:
+        self.priced = _priced(gathered)
+        self.costs = [statement.cost for statement in gathered.statements]
+        self.left = budget
+        self.chosen: dict[int, Statement] = {}
+        standing = gather([{"message": {"role": "user", "content": present}}]).statements
+        self.told = {key for statement in standing for key in statement.worth}
+        self.there = anchors.fold(present)
+        there = self.there
+        self.pieces = {there[at : at + _PIECE] for at in range(len(there) - _PIECE + 1)}
+
+    def stands(self, text: str) -> bool:
+        """Whether a folded text stands in the context anyway. A tail may be long: its pieces answer most questions
+        without a search through it."""
+        size = len(text)
+        if size >= _PIECE:
+            for at in (*range(0, size - _PIECE, _PIECE // 2), size - _PIECE):
+                if text[at : at + _PIECE] not in self.pieces:
+                    return False
+        return text in self.there
+
+    def take(self, index: int, most: int) -> int:
+        """Take a statement unless it costs more than `most` or says what was said; the tokens it took."""
+        statement, worth = self.priced[index]
+        same = anchors.fold(statement.text)
+        if index in self.chosen or self.costs[index] > min(most, self.left) or same in self.told or self.stands(same):
+            return 0
+        self.chosen[index] = statement
+        self.told.update(worth)
+        self.told.add(same)
+        self.left -= self.costs[index]
+        return self.costs[index]
+
+    def gain(self, index: int) -> float:
+        """What a statement would add for each token it costs."""
+        statement, worth = self.priced[index]
+        new = _sum(w for key, w in worth.items() if key not in self.told)
+        return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
+
+    def take_best(self) -> None:
+        """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""
+        heap = [(-self.gain(i), i) for i in range(len(self.priced)) if i not in self.chosen]
+        heapq.heapify(heap)
+        while heap and self.left > OVERHEAD:
+            index = heapq.heappop(heap)[1]
+            if self.costs[index] > self.left:
+                continue
+            self.told.update(key for key in self.priced[index][1] if self.stands(key))
+            now = self.gain(index)
+            if now > 0 and heap and -now > heap[0][0] + 1e-9:
+                heapq.heappush(heap, (-now, index))
+            elif now > 0:
+                self.take(index, self.left)
+
+
+def compose(gathered: Gathered, budget: int, present: str = "") -> str:
+    """The record: the statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
+
+    What occurs in `present` (text that stands in the context anyway) is worth nothing.
+    """
+    choice = _Choice(gathered, budget - OVERHEAD, present)
+    most = int(budget * PINNED_SHARE)
+    for index in range(len(choice.priced) - 1, -1, -1):
+        if choice.priced[index][0].kept_first:
+            most -= choice.take(index, most)
+    said = [i for i, (statement, _) in enumerate(choice.priced) if statement.kind == USER and statement.n]
+    most = int(choice.left * FIRST_SHARE)
+    for index in said:
+        if choice.priced[index][0].n == choice.priced[said[0]][0].n:
+            most -= choice.take(index, most)
+    choice.take_best()
+    return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
+
+
+def _rendered(chosen: list[Statement]) -> str:
+    sections = []
+    for kind, heading in HEADINGS.items():
+        of_kind = [s for s in chosen if s.kind == kind]
+        if of_kind and kind in (CHANGED, READ):
+            sections.append(f"{heading}\n{', '.join(dict.fromkeys(s.text for s in of_kind))}")
+        elif of_kind:
+            sections.append("\n".join([heading, *_lines(of_kind)]))
+    return defused("\n".join(sections))
+
+
+def _lines(statements: Sequence[Statement]) -> Iterator[str]:
+    """Statements in order of n, those of neighbouring messages on one line."""
+    first = last = -NEARBY - 1
+    texts: list[str] = []
+    for statement in [*statements, None]:
+        if texts and (statement is None or not first or statement.n - first > NEARBY):
+            mark = "" if not first else f"[{first}] " if first == last else f"[{first}-{last}] "
+            yield mark + "; ".join(dict.fromkeys(texts))
+            texts = []
+        if statement is not None:
+            first = statement.n if not texts else first
+            last = statement.n
+            texts.append(" ".join(statement.text.split()).rstrip("；;。."))

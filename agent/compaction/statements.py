@@ -1,0 +1,329 @@
+"""Statements: what was said and done in a conversation, cut into the smallest pieces that still say something.
+
+A sentence somebody wrote, a line or a field of a result, a file that was read or changed, a command and how it ended.
+Each carries the anchors in it with what they are worth. Text that looks like a role tag can be defused here, and text
+of tools that gives orders to the reader is no statement. Pure; it does not choose among them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+from agent import anchors
+from agent.compaction.plan import role
+from agent.messages import ToolCall, text_of, tool_calls
+from agent.tokens import Entry, estimate
+
+USER, CHANGED, READ, COMMAND, ERROR, CALL, FACT = "user", "changed", "read", "command", "error", "call", "fact"
+
+WORTH = {USER: 1.5, CHANGED: 3.0, ERROR: 2.0, COMMAND: 1.0, READ: 0.7, CALL: 1.0, FACT: 1.0}
+"""How much an anchor is worth, by what kind of statement carries it."""
+
+
+class Statement(NamedTuple):
+    """One line of a record. `worth` maps what it states (folded) to how much that is worth."""
+
+    n: int
+    kind: str
+    text: str
+    worth: dict[str, float]
+    kept_first: bool = False
+    """A constraint or pin of the user."""
+    value: int = 0
+    """Where the value of a statement like "the port is 8080" begins; 0 when it has none."""
+
+    @property
+    def cost(self) -> int:
+        return estimate(self.text) + 2
+
+
+# ---- text that must not act ----
+
+ROLE_TAGS = re.compile(
+    r"<(?=\|[^|\n]{1,40}\|>)|<(?=/?(?:system|assistant|user|human|developer|tool_call|tool_response|function_calls?|s)>)"
+    r"|\[(?=/?INST\])|^(?=(?:system|assistant|human|user|developer)\s*:)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ORDERS = re.compile(
+    r"(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all|your)\b.{0,20}"
+    r"(?:instruction|prompt|rule|message|context)|system prompt|you (?:are|must) now|new instructions?:"
+    r"|<\|[^|\n]{1,40}\|>|</?(?:system|assistant|user|human)>|\[/?INST\]"
+    r"|(?:忽略|无视|忘记|忘掉).{0,8}(?:之前|以上|上面|先前|所有|前面).{0,8}(?:指令|指示|提示|规则|要求|内容)|系统提示词",
+    re.IGNORECASE,
+)
+
+
+def defused(text: str) -> str:
+    """The text with role tags and chat-template marks made harmless; everything else verbatim."""
+    return ROLE_TAGS.sub(lambda match: {"<": "‹", "[": "〔"}.get(match.group(), "· "), text)
+
+
+# ---- cutting messages into statements ----
+
+_CONSTRAINT = re.compile(
+    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )(?<!n't )(?<!not )"
+    r"\b(?:never|always|do not|don'?t|avoid|remember)\b"
+    r"|\b(?:must(?: not|n't)?|only use|make sure|from now on|forbidden|keep in mind|under no circumstances"
+    r"|without asking)\b"
+    r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都",
+    re.IGNORECASE,
+)
+_FORBIDDING = (
+    *("never", "always", "do not", "don", "avoid", "remember", "must", "only use", "make sure", "from now on"),
+    *("forbidden", "keep in mind", "under no circumstances", "without asking"),
+    *"不别禁必务切记一以",
+)
+"""One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""
+_SENTENCES = re.compile(rf"\n+|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}])")
+_LINES = re.compile(r"[\n\r\t]+|(?<=[\"\w\]}]),\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z])")
+_COMMAS = re.compile(r"[，,]\s*")
+_ERROR_LINE = re.compile(
+    r"\b(?:error|exception|traceback|fatal|failed|panic|denied|cannot)\b|错误|失败|异常", re.IGNORECASE
+)
+
+FILE = "file"
+AGAIN = 0.3
+"""Lines of a file that was read are worth this much of other results: the file can be read again."""
+OWN_WORDS = 1.0
+"""What a sentence of the user is worth that holds no fact: kept while there is room, the newest first."""
+SHORT = 12
+"""Bytes: a shorter one ("go on") says nothing by itself."""
+GIANT = 120_000
+"""Characters: a longer text is not read whole."""
+LONG = 160
+"""Characters: a longer statement is cut to the parts around its anchors."""
+
+
+def _fields(text: str) -> Iterator[str]:
+    """The lines of a result; of one that is JSON its values, each with its key: `phone: 010-8500`."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from _leaves(json.loads(text), "")
+            return
+        except (ValueError, RecursionError):
+            pass
+    yield from (line.strip(" ,-*\t") for line in _LINES.split(text))
+
+
+def _leaves(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, str(name))
+    elif isinstance(value, list) and not all(isinstance(inner, str | int | float) for inner in value):
+        for inner in value:
+            yield from _leaves(inner, key)
+    elif isinstance(value, str) and "\n" in value:
+        yield from (line.strip() for line in _LINES.split(value))
+    elif value not in (None, "", [], True, False):
+        told = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield f"{key}: {told}" if key else told
+
+
+def _around(text: str, found: Sequence[anchors.Anchor]) -> Iterator[tuple[str, list[anchors.Anchor]]]:
+    """A long text as windows around its anchors, cut at white space where there is some."""
+    window: list[anchors.Anchor] = []
+    for anchor in [*found, anchors.Anchor("value", "", len(text) + LONG)]:
+        if window and anchor.start + len(anchor.text) - window[0].start > LONG // 2:
+            start, end = max(0, window[0].start - 40), window[-1].start + len(window[-1].text) + 20
+            start = start if start == 0 else text.find(" ", start, window[0].start) + 1 or start
+            stop = text.rfind(" ", window[-1].start + len(window[-1].text), end)
+            yield text[start : stop if stop > 0 and end < len(text) else end].strip(), window
+            window = []
+        window.append(anchor)
+
+
+def constrains(sentence: str) -> bool:
+    """Whether a sentence says what must or may not be done."""
+    folded = sentence.lower()
+    return any(word in folded for word in _FORBIDDING) and bool(_CONSTRAINT.search(sentence))
+
+
+def _telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
+    """Start and end of a sentence without the clauses at either end that hold no anchor ("Oh, it was 1987, wow")."""
+    if not found:
+        return 0, len(sentence)
+    first, last = found[0].start, max(a.start + len(a.text) for a in found)
+    start = max((m.end() for m in _COMMAS.finditer(sentence, 0, first)), default=0)
+    after = _COMMAS.search(sentence, last)
+    return start, after.start() if after else len(sentence)
+
+
+_CODE = "{}()[];=<>|&\\$#^~"
+CODE_SHARE = 0.08
+_STRONG = re.compile(r"://|[Ee]rror|[Ee]xception|\w\{\S|\b[0-9a-f]{10,}\b")
+
+
+def is_code(line: str) -> bool:
+    """Whether a line is code or a dump, by its marks: it can be read again where it came from."""
+    return sum(map(line.count, _CODE)) > CODE_SHARE * len(line)
+
+
+# ---- gathering ----
+
+
+@dataclass
+class Gathered:
+    """All statements of a session, before any budget. `last` is the largest n seen."""
+
+    statements: list[Statement] = field(default_factory=list)
+    last: int = 0
+
+
+def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
+    worth: dict[str, float] = {}
+    for anchor in found:
+        key = anchors.fold(anchor.text)
+        if key:
+            worth[key] = max(worth.get(key, 0.0), anchor.weight * factor)
+    return worth
+
+
+@lru_cache(maxsize=1024)
+def _said(n: int, text: str, role: str) -> tuple[Statement, ...]:
+    """The statements of one message's text. The latest are kept for the run: every compaction looks at them again."""
+    text = _sampled(text)
+    if role in ("tool", FILE):
+        return tuple(_shown(n, text, AGAIN if role == FILE else 1.0))
+    return tuple(_spoken(n, text, USER if role == "user" else FACT))
+
+
+def _sampled(text: str) -> str:
+    """A giant text as its head, its tail, and between them the lines that hold something unmistakable."""
+    if len(text) <= GIANT:
+        return text
+    end = GIANT // 3
+    strong = filter(_STRONG.search, (line for line in text[end:-end].split("\n") if len(line) <= 4 * LONG))
+    return "\n".join([text[:end], *islice(strong, GIANT // LONG), text[-end:]])
+
+
+def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
+    """Statements of what a person or the model said: sentences, or parts of long ones."""
+    for sentence in _SENTENCES.split(text):
+        sentence = sentence.strip()
+        if not sentence:
+            continue
+        found = anchors.find(sentence)
+        constraint = kind == USER and constrains(sentence)
+        if constraint or len(sentence) <= LONG:
+            start, end = (0, len(sentence)) if constraint else _telling(sentence, found)
+            sentence = sentence[start:end]
+            value = next((a.start - start for a in reversed(found) if a.kind == "value"), 0)
+            worth = _worth(found, WORTH[kind])
+            if kind == USER and not worth and len(sentence.encode("utf-8", "replace")) > SHORT:
+                worth = {anchors.fold(sentence): OWN_WORDS}
+            yield Statement(n, kind, sentence, worth, constraint, value)
+        else:
+            for piece, inside in _around(sentence, found):
+                yield Statement(n, kind, piece, _worth(inside, WORTH[kind]))
+
+
+def _shown(n: int, text: str, factor: float) -> Iterator[Statement]:
+    """Statements of what a tool gave back: fields and lines, those that give orders left out."""
+    for line in _fields(text):
+        if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or _ORDERS.search(line):
+            continue
+        found = anchors.find(line)
+        if not found:
+            continue
+        kind = ERROR if _ERROR_LINE.search(line) else FACT
+        if len(line) <= LONG:
+            yield Statement(n, kind, line, _worth(found, WORTH[kind] * factor))
+        else:
+            for piece, inside in _around(line, found):
+                yield Statement(n, kind, piece, _worth(inside, WORTH[kind] * factor))
+
+
+_PATH_KEYS = ("path", "file_path", "filename", "file", "target_file", "absolute_path", "notebook_path")
+_COMMAND_KEYS = ("command", "cmd", "script")
+_CHANGES = re.compile(r"write|edit|create|replace|insert|patch|update|delete|move|rename|append|save", re.IGNORECASE)
+_EXIT = re.compile(r"exit(?:ed)?(?: with)?[ _]?(?:code|status)?[:= ]*(-?\d+)", re.IGNORECASE)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _acts(n: int, call: ToolCall, result: Entry) -> Iterator[Statement]:
+    """What one call did: files and commands, from its arguments and from what is known of its result."""
+    given = _arguments(call.arguments)
+    about = result.get("tool") or {}
+    files = about.get("files")
+    path = next((given[key] for key in _PATH_KEYS if isinstance(given.get(key), str)), "")
+    command = next((given[key] for key in _COMMAND_KEYS if isinstance(given.get(key), str)), "")
+    if isinstance(files, dict):
+        yield from (_file(n, CHANGED, name) for name in files.get("changed", ()))
+        yield from (_file(n, READ, name) for name in files.get("read", ()))
+    elif path:
+        changed = _CHANGES.search(call.name) or given.get("command") in ("create", "str_replace", "insert")
+        yield _file(n, CHANGED if changed else READ, path)
+    if command and not path:
+        yield _command(n, command, about, text_of(result.get("message", {})))
+    elif given and not path and not files:
+        told = ", ".join(f"{key}: {value}" for key, value in given.items() if isinstance(value, str | int | float))
+        if 0 < len(told) <= LONG:
+            yield Statement(n, CALL, f"{call.name} {told}", _worth(anchors.find(told), WORTH[CALL]))
+
+
+def _file(n: int, kind: str, path: str) -> Statement:
+    return Statement(n, kind, path, {path: 2.0 * WORTH[kind]})
+
+
+def _command(n: int, command: str, about: dict[str, Any], output: str) -> Statement:
+    code = about.get("exit_code")
+    if not isinstance(code, int):
+        told = _EXIT.search(output[:200]) or _EXIT.search(output[-200:])
+        code = int(told[1]) if told else None
+    line = " ".join(command.split())
+    line = line if len(line) <= LONG else line[: LONG - 1] + "…"
+    told_code = "" if code is None else f" → exit {code}"
+    worth = _worth(anchors.find(line), WORTH[COMMAND]) | {f"{line} {code}": 2.0 if code else 0.5}
+    return Statement(n, COMMAND, f"`{line}`{told_code}", worth)
+
+
+def _steps(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Each message that is no result, with the results that follow it."""
+    step: list[Entry] = []
+    for entry in entries:
+        if step and role(entry) != "tool":
+            yield step
+            step = []
+        step.append(entry)
+    if step:
+        yield step
+
+
+Thin = Callable[[Gathered], None]
+
+
+def gather(entries: Iterable[Entry], pins: Iterable[str] = (), thin: Thin | None = None, most: int = 0) -> Gathered:
+    """Every statement of the given message entries (originals, in order of n; summaries are passed over).
+
+    `thin` is called each time there are more than `most` statements, to leave the best of them.
+    """
+    out = Gathered([Statement(0, USER, pin, {pin: 9.0}, True) for pin in pins])
+    for step in _steps(entry for entry in entries if not entry.get("summary")):
+        results = {entry["message"].get("tool_call_id"): entry for entry in step[1:]}
+        files = set()
+        for entry in step:
+            n, text, who = entry.get("n", 0), text_of(entry["message"]), role(entry)
+            out.last = max(out.last, n)
+            if who in ("user", "assistant", "tool"):
+                out.statements += _said(n, text, FILE if entry["message"].get("tool_call_id") in files else who)
+            for call in tool_calls(entry["message"]):
+                acts = list(_acts(n, call, results.get(call.id, {})))
+                out.statements += acts
+                if any(act.kind == READ for act in acts):
+                    files.add(call.id)
+        if thin and len(out.statements) > most:
+            thin(out)
+    return out

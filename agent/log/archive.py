@@ -1,0 +1,272 @@
+"""The generations of a session: what the model saw at any request, undo, redo, fork, and the proof that all is there.
+
+A rewrite keeps the old file whole, so the past is a row of files, each a complete log. This module reads that row; the
+rule for finding a request in it, and the chain of digests that binds it, are in the docstring of `agent.session`.
+
+Undo and redo are rewrites themselves: the file they replace joins the row, so that either can be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
+from agent.log.disk import DISK, Disk, digest_file, keep_copy, make_directory, make_side_directory, storing, write_new
+from agent.log.entries import Entry, encode, parse, replay
+from agent.log.lock import Lock
+from agent.log.logfile import (
+    beside,
+    counts_of,
+    existing,
+    fresh_meta,
+    generation_paths,
+    load,
+    log_path,
+    new_id,
+    now,
+    without_secrets,
+)
+from agent.log.writer import in_batches
+from agent.messages import Message
+from agent.session import Session
+from agent.wire import Dialect, digest, prepare_for_wire
+
+
+class Seen(NamedTuple):
+    """What the model saw at one request: the messages as they were sent, and both digests (`recorded` may be "")."""
+
+    k: int
+    generation: str
+    messages: list[Message]
+    recorded: str
+    computed: str
+
+
+def seen(entries: Sequence[Entry], place: int, generation: str) -> Seen:
+    """Show again the request whose answer stands at `place`: replay what stood before it, in its dialect."""
+    request = entries[place]["request"]
+    messages = prepare_for_wire(replay(entries[:place]), Dialect.from_json(request.get("dialect")))
+    return Seen(request["k"], generation, messages, str(request.get("sha256") or ""), digest(messages))
+
+
+def places(entries: Sequence[Entry], after: int) -> Iterator[tuple[int, int]]:
+    """(k, place) of every answer among the entries whose request is numbered above `after`."""
+    for place, entry in enumerate(entries):
+        request = entry.get("request")
+        if isinstance(request, dict) and isinstance(request.get("k"), int) and request["k"] > after:
+            yield request["k"], place
+
+
+def without_compaction(entries: Sequence[Entry], archived: Sequence[Entry], record: Entry) -> list[Entry]:
+    """The archived entries, and what came after the compaction `record` that the archive does not have."""
+    known = {entry["n"] for entry in archived} | {record["n"]}
+    return [*archived, *(e for e in entries if e["n"] not in known and not e.get("summary"))]
+
+
+def without_undo(entries: Sequence[Entry], archived: Sequence[Entry], record: Entry) -> list[Entry]:
+    """The entries as they were before the undo `record`, and what came after it."""
+    known = {entry["n"] for entry in archived}
+    return [*archived, *(e for e in entries if e["n"] > record["n"] and e["n"] not in known)]
+
+
+def newest(entries: Sequence[Entry], kind: str) -> Entry | None:
+    """The newest compaction, or the newest undo that is not itself a redo."""
+    found = [e for e in entries if e["type"] == kind and not e.get("redo")]
+    return max(found, key=lambda e: int(e["n"]), default=None)
+
+
+# ---- effects ---------------------------------------------------------------------------------------------------------
+
+
+def archived_entries(session: Session, name: str) -> list[Entry]:
+    """The entries of one archived generation. Raises SessionNotFound, SessionCorrupt naming the line."""
+    path = _path_of(session, name)
+    with storing(f"read archive {name} of session {session.id}"):
+        bad = load(path).bad if path else []
+    if bad:
+        line, why = bad[0]
+        raise SessionCorrupt(f"{path} is damaged: line {line}: {why}", "Nothing was changed", line)
+    for _found, _meta, entries in session.generations(name):
+        return entries
+    raise SessionNotFound(f"session {session.id} has no archive {name!r}", f"See: agent doctor {session.id}")
+
+
+def _path_of(session: Session, name: str) -> str:
+    """Where an archived generation is, or "": a name found in a file never becomes a path by itself."""
+    paths = generation_paths(session.path) if session.path else []
+    return next((path for path in paths if os.path.basename(path) == f"{name}.jsonl"), "")
+
+
+def undo(session: Session) -> dict[str, Any]:
+    """Take back the newest compaction: the originals, plus what came after. Raises SessionError when there is none."""
+    record = newest(session.entries, "compaction")
+    if record is None:
+        raise SessionError(f"session {session.id} has no compaction to undo")
+    entries = without_compaction(session.entries, archived_entries(session, str(record.get("archive"))), record)
+    return _take_back(session, entries, {"undid": record["n"]})
+
+
+def redo(session: Session) -> dict[str, Any]:
+    """Take back the newest undo, keeping what came after it. Raises SessionError when there is none."""
+    record = newest(session.entries, "undo")
+    if record is None:
+        raise SessionError(f"session {session.id} has no undo to take back")
+    entries = without_undo(session.entries, archived_entries(session, str(record.get("archive"))), record)
+    return _take_back(session, entries, {"undid": record["n"], "redo": True})
+
+
+def _take_back(session: Session, entries: list[Entry], about: dict[str, Any]) -> dict[str, Any]:
+    before = len(session.view())
+    record = {"type": "undo", "n": session.new_n(), "at": now(), **about}
+    name = session.rewrite([*entries, record])
+    return record | {"archive": name, "messages": {"before": before, "after": len(session.view())}}
+
+
+def at_request(session: Session, k: int) -> Seen:
+    """What the model saw at request `k`, counted from 1 over the session's life. Raises SessionNotFound.
+
+    Reads the first line of the generations from the newest on, and the whole of one.
+    """
+    if counts_of(session.meta)["requests"] < k:
+        found, where = session.entries, "current"
+    else:
+        with storing(f"read the archive of session {session.id}"):
+            path = next((p for p in _newest_first(session) if counts_of(_first_line(p))["requests"] < k), "")
+            found = load(path).entries if path else []
+        where = os.path.basename(path).removesuffix(".jsonl")
+    for number, place in places(found, 0):
+        if number == k:
+            return seen(found, place, where)
+    raise SessionNotFound(
+        f"session {session.id} has no request {k}", f"It made {session.next_request() - 1} that were answered"
+    )
+
+
+def _newest_first(session: Session) -> list[str]:
+    return generation_paths(session.path)[::-1]
+
+
+def _first_line(path: str) -> Entry:
+    with open(path, "rb") as file:
+        try:
+            meta = parse(file.readline())
+        except ValueError:
+            return {}
+    return meta if isinstance(meta, dict) else {}
+
+
+class Check(NamedTuple):
+    """`requests` whose digest was recomputed, `files` whose digest was, and what differs: one sentence each."""
+
+    requests: int
+    files: int
+    problems: list[str]
+
+
+def check(session: Session) -> Check:
+    """Recompute the digest of every request of the session's life, and of every archived file."""
+    files, problems = _check_chain(session)
+    if session.path:
+        problems += [f"line {line} cannot be read: {why}" for line, why in load(session.path).bad]
+    requests = 0
+    for name, meta, entries in session.generations():
+        for k, place in places(entries, counts_of(meta)["requests"]):
+            found = seen(entries, place, name)
+            requests += bool(found.recorded)
+            if found.recorded and found.recorded != found.computed:
+                problems.append(f"request {k} ({name}): {found.computed[:12]} now, {found.recorded[:12]} when sent")
+    return Check(requests, files, problems)
+
+
+def check_request(session: Session, k: int) -> Check:
+    """`check` of one request alone. Raises SessionNotFound."""
+    found = at_request(session, k)
+    differs = found.recorded and found.recorded != found.computed
+    problems = [f"request {k}: {found.computed[:12]} now, {found.recorded[:12]} when sent"] if differs else []
+    return Check(int(bool(found.recorded)), 0, problems)
+
+
+def seen_now(session: Session) -> list[Message]:
+    """What the model would be sent of the session as it is, in the dialect of its last answer."""
+    last: Entry = next((e for e in reversed(session.entries) if isinstance(e.get("request"), dict)), {"request": {}})
+    return prepare_for_wire(session.view(), Dialect.from_json(last["request"].get("dialect")))
+
+
+def _check_chain(session: Session) -> tuple[int, list[str]]:
+    """Follow `meta.archived` from the log back to the first file, comparing sizes and digests."""
+    checked, problems = 0, []
+    meta = session.meta
+    while isinstance(link := meta.get("archived"), dict):
+        path = _path_of(session, str(link.get("name")))
+        checked += 1
+        try:
+            same = digest_file(path) == link.get("sha256")
+            meta = _first_line(path)
+        except OSError as error:
+            problems.append(f"archive {link.get('name')} cannot be read: {error.strerror}")
+            break
+        if not same:
+            problems.append(f"archive {link.get('name')} is not the file that was archived")
+            bad = load(path).bad
+            problems += [f"archive {link.get('name')}, line {line}: {why}" for line, why in bad]
+        if checked > len(generation_paths(session.path)):
+            break  # a damaged link that points back
+    return checked, problems
+
+
+def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **meta_changes: Any) -> str:
+    """Copy a session, whole or up to entry `at`, into a new one that shares its archives; the new id.
+
+    The source is only read, so it may be in use. The new session exists from one moment on, complete: its archive is
+    durable before its log gets its name.
+    Raises: SessionNotFound, SessionCorrupt, UsageError when `at` is beyond the end, StorageError.
+    """
+    source = existing(store, id)
+    with storing(f"fork session {id}"):
+        meta, entries = _generation_of(source, id, at)
+        top = at if at is not None else max((e["n"] for e in entries), default=0)
+        chosen = [e for e in entries if e["n"] <= top]
+        new = log_path(store, new_id())
+        lock = Lock(beside(new, "lock"))
+        try:
+            _share_archives(disk, source, new, counts_of(meta)["generation"])
+            kept = {k: v for k, v in meta.items() if k not in ("id", "created_at", "name", "version")}
+            kept |= {"parent": {"id": id, "n": top}, **without_secrets(meta_changes)}
+            name = os.path.basename(new).removesuffix(".jsonl")
+            lines = map(encode, [fresh_meta(kept, name), *chosen])
+            disk.close(write_new(disk, beside(new, "tmp"), in_batches(lines)))
+            disk.replace(beside(new, "tmp"), new)
+            disk.fsync_dir(store)
+        finally:
+            lock.release()
+    return name
+
+
+def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entry]]:
+    """Meta and entries of the generation in which entry `at` was written: the last that began below it."""
+    loaded = load(path)
+    if loaded.bad:
+        line, why = loaded.bad[0]
+        raise SessionCorrupt(f"session {id} is damaged: line {line}: {why}", f"Repair it: agent doctor {id}", line)
+    top = max([counts_of(loaded.meta)["n"], *(e["n"] for e in loaded.entries)])
+    if at is not None and not 0 < at <= top:
+        raise UsageError(f"session {id} has no entry {at}: the last is {top}")
+    if at is not None and at <= counts_of(loaded.meta)["n"]:
+        for archived in reversed(generation_paths(path)):
+            if counts_of(_first_line(archived))["n"] < at:
+                loaded = load(archived)
+                break
+    return loaded.meta, loaded.entries
+
+
+def _share_archives(disk: Disk, source: str, new: str, upto: int) -> None:
+    """Give the new session its own names for the archived files that belong to its past. They never change."""
+    make_directory(disk, os.path.dirname(new))
+    folder = beside(new, "archive")
+    for path in generation_paths(source):
+        name = os.path.basename(path)
+        if int(name.removesuffix(".jsonl")) <= upto:
+            make_side_directory(disk, folder)
+            keep_copy(disk, path, os.path.join(folder, name))

@@ -1,0 +1,1 @@
+"""What a session looks like to people: transcripts, pages, charts, and how verbs print."""

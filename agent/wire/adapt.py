@@ -1,0 +1,98 @@
+"""What to change about a request that a server refused, so that the same request may pass: a pure table.
+
+Each change is made once, and remembered for the server and the model (see `agent.wire.memory`): a parameter left out,
+the other name for the output limit, roles merged, reasoning sent back or withheld, ids rewritten. A refusal that no
+change can mend gets None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.errors import APIError
+from agent.wire import Dialect
+
+_OTHER_CAP = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_NEVER_DROPPED = {"model", "messages", "stream"}
+
+
+def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    """The dialect to try next and what was changed, in words; `sent` is the refused request's parameters."""
+    if error.kind not in ("params", "tool_history", "bad_request", "schema", "server", "not_found"):
+        return None
+    said = f"{error.text} {error.body}".lower()
+    for change in (_roles, _reasoning, _identifiers, _content, _tools):
+        found = change(said, dialect, sent)
+        if found is not None and found[0] != dialect:
+            return found
+    return _parameter(error, dialect, sent) if error.kind in ("params", "bad_request") else None
+
+
+def _roles(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    if re.search(r"alternat|successive (?:user|assistant)|interleave|same role|consecutive", said):
+        return dialect._replace(alternate=True), "roles alternate"
+    if "role" in said and re.search(r"does not support|not supported|unsupported|unknown|invalid", said):
+        if re.search(r"['\"`]developer['\"`]", said):
+            return dialect._replace(system="system"), "the system message has the role system"
+        if re.search(r"['\"`]system['\"`]|system (?:role|message)", said):
+            return dialect._replace(system="fold"), "the system message joins the first prompt"
+    return None
+
+
+def _reasoning(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    if "signature" in said and "thought" in said:
+        return dialect._replace(signatures=True), "thought signatures are sent back"
+    if "reasoning_content" not in said and "reasoning" not in said:
+        return None
+    if re.search(r"must be (?:passed|provided|included|sent)|missing|required|pass(?:ed)? back", said):
+        return dialect._replace(reasoning="calls"), "reasoning is sent back"
+    if re.search(
+        r"not permitted|extra|unknown|unexpected|unrecognized|not (?:allowed|supported)|should not|must not", said
+    ):
+        return dialect._replace(reasoning="drop"), "reasoning is withheld"
+    return None
+
+
+def _identifiers(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    if re.search(r"tool.?call.?id.*length of 9|length of 9.*tool.?call", said, re.DOTALL):
+        return dialect._replace(ids="alnum9"), "call ids have nine letters"
+    return None
+
+
+def _content(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    if not re.search(r"content", said) or "context" in said:
+        return None
+    if re.search(
+        r"content.{0,40}(?:null|none|must be a (?:valid )?string|is required|missing|input should be a valid)", said
+    ):
+        return dialect._replace(silent_content="empty"), "silent messages have empty content"
+    if re.search(r"text content is empty|content.{0,20}empty", said):
+        return dialect._replace(silent_content="omit"), "silent messages have no content"
+    return None
+
+
+def _tools(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    without = re.search(
+        r"(?:not|n't) support(?:ed)? (?:the )?(?:tools?|function)|tool (?:use|calling|calls?) (?:is|are) not supported|"
+        r"no endpoints found that support tool|expects? the `?tools=|tools? (?:is|are) not supported|"
+        r"tool choice requires",
+        said,
+    )
+    return (dialect._replace(tools=False), "this model is offered no tools") if without else None
+
+
+def _parameter(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    """Leave out the parameter that the refusal names, if it was sent at all."""
+    name = error.parameter
+    if name is None or name in dialect.drop or name in _NEVER_DROPPED or name not in sent:
+        return None
+    other = _OTHER_CAP.get(name)
+    if other and name == dialect.output_cap:
+        if error.kind == "params":
+            return dialect._replace(output_cap=other), f"{other} in place of {name}"
+        return None
+    if name == "tools":
+        return dialect._replace(tools=False), "this model is offered no tools"
+    return dialect._replace(drop=(*dialect.drop, name)), f"{name} is left out"

@@ -1,0 +1,103 @@
+"""What the body of a refused request says, whatever its shape: sentences, codes, numbers.
+
+Servers wrap their words in objects, arrays, JSON inside strings, Python reprs, pages and plain text. `read_body` opens
+all of it and sorts the leaves: sentences to match rules on, types and codes, typed numbers by key, and the one sentence
+to show. What only quotes the request is left out. Total: anything gives a reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.wire.sse import loads
+
+_READ = 6_000
+"""Characters of a refusal that are judged: what is longer quotes something."""
+_QUIET_KEYS = {
+    "failed_generation", "input", "request_id", "id", "provider_name", "more_info", "documentation_url", "trace",
+    "model", "object", "@type", "plan_type", "object_id",
+}  # fmt: skip
+_CODE_KEYS = {
+    "code", "type", "status", "error_code", "error_type", "reason", "title", "http_code", "quotaid",
+}  # fmt: skip
+_SHOWN_FIRST = (
+    "raw", "message", "msg", "error_message", "error_msg", "status_msg", "detail", "details", "error", "title",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a body says: `text` all its sentences in lower case, one a line; `codes` its types and codes; `typed` its
+    numbers and short values by lower-case key; `said` the sentence to show; `loc` names of refused fields."""
+
+    text: str = ""
+    codes: str = ""
+    typed: Mapping[str, Any] = field(default_factory=dict)
+    said: str = ""
+    loc: str = ""
+    page: bool = False
+    title: str = ""
+    prose: bool = False
+    """The body was plain text, neither JSON nor a page."""
+
+
+def read_body(body: Any) -> Reading:
+    """Everything a body says, whatever its shape: JSON, JSON inside strings, arrays, a page, an event stream, text."""
+    if isinstance(body, (bytes, bytearray)):
+        text = bytes(body).decode("utf-8", "replace").strip().lstrip("\ufeff")
+        value: Any = loads(text.encode()) if text[:1] in ("{", "[", '"') else None
+    else:
+        value, text = body, body if isinstance(body, str) else ""
+    prose = False
+    if isinstance(value, str):
+        value, text = (loads(value.encode()) if value.lstrip()[:1] in ("{", "[") else None), value
+    if value is None:
+        if text.lstrip()[:1] == "<":
+            return _read_page(text)
+        value = {"message": text} if text else {}
+        prose = isinstance(body, (bytes, bytearray))
+    pairs = list(_walk(value, "", 0))
+    texts = [t for k, t in pairs if isinstance(t, str) and k not in _CODE_KEYS | {"loc"} and t.strip()]
+    codes = " ".join(str(v) for k, v in pairs if k in _CODE_KEYS and not isinstance(v, bool)).lower()
+    typed: dict[str, Any] = {}
+    for key, found in pairs:
+        typed.setdefault(key, found)
+    named: dict[str, str] = {}
+    for key, found in pairs:
+        if isinstance(found, str) and found.strip():
+            named.setdefault(key, found)
+    said = next((named[k] for k in _SHOWN_FIRST if k in named), texts[0] if texts else "")
+    loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
+    titled = [str(v) for k, v in pairs if k == "title"]
+    return Reading(
+        "\n".join([*texts, *titled])[:_READ].lower(), codes[:_READ], typed, " ".join(said.split()), loc, prose=prose
+    )
+
+
+def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Every leaf with its key, JSON inside strings opened; what only quotes the request is left out."""
+    if depth > 12 or key in _QUIET_KEYS:
+        return
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _walk(inner, str(name).lower(), depth + 1)
+    elif isinstance(value, list):
+        for inner in value[:50]:
+            yield from _walk(inner, key, depth + 1)
+    elif isinstance(value, str) and (start := value.find("{")) >= 0 and value.rfind("}") > start:
+        inner = loads(value[start : value.rfind("}") + 1].encode())
+        if isinstance(inner, dict) and depth < 6:
+            yield from _walk(inner, key, depth + 1)
+            value = value[:start]
+        yield key, value
+    elif value is not None:
+        yield key, value
+
+
+def _read_page(text: str) -> Reading:
+    found = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    title = " ".join(found[1].split()) if found else ""
+    return Reading(text=title.lower(), title=title, page=True)

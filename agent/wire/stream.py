@@ -1,0 +1,377 @@
+"""Events of an answer -> fragments to show, and in the end the whole message.
+
+    Assembler.take(event) -> deltas        what can be shown now
+    Assembler.fault                        what a server put into a 200 instead of an answer (see `agent.wire.faults`)
+    Assembler.finish() -> Assembled        the message, read only when the answer has ended
+
+Complete means a finish reason, `[DONE]` or its like; everything else was interrupted, and its tool calls are not given
+out. The same for an answer cut by a token limit. Reasoning comes from one of its several places, once. Only choice 0
+counts. Usage: the last report wins.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from agent.messages import Delta, Message, Usage
+from agent.wire import clean
+from agent.wire.foreign import Translator
+from agent.wire.sse import Event
+from agent.wire.toolcalls import CallsBeingWritten
+from agent.wire.usage import find_usage
+
+_LENGTH = {"length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit", "incomplete"}
+_FAILED = {
+    "insufficient_system_resource", "network_error", "abort", "aborted", "error", "malformed_function_call",
+    "unexpected_tool_call", "failed", "cancelled", "timeout",
+}  # fmt: skip
+_CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
+_THINK = r"\s*<(think|thinking|reasoning)>"
+_NOT_PLAIN = {"error", "usage", "timings", "base_resp", "type", "restart", "x_groq"}
+_REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
+_TEXT_CALL = r"(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>"
+_LOOKS_LIKE_CALL = r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:name|tool|function)\b"""
+
+
+class Assembled(NamedTuple):
+    """A whole answer. `failed` when the server ended it with a reason that means an error; `overflowed` when it ran
+    into the window; `cut_calls` counts calls that must not run; `call_in_text` when the text looks like a call."""
+
+    message: Message
+    finish_reason: str | None
+    usage: Usage | None
+    model: str
+    complete: bool
+    truncated: bool
+    failed: bool
+    overflowed: bool
+    cut_calls: int
+    call_in_text: bool
+
+    @property
+    def empty(self) -> bool:
+        """Neither text nor calls nor reasoning."""
+        m = self.message
+        return not (m.get("content") or m.get("tool_calls") or m.get("reasoning_content"))
+
+
+class Assembler:
+    """Takes events in order; see the module.
+
+    `started`: something was shown or a call was begun, so a retry would show it twice. `ended`: a finish reason or an
+    end mark was seen; `done`: nothing more can follow. `fault`: what the server said went wrong, or None.
+    """
+
+    def __init__(self) -> None:
+        self.started = self.ended = self.done = False
+        self.fault: Any = None
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.model = ""
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._details: list[dict[str, Any]] = []
+        self._calls = CallsBeingWritten()
+        self._translator = Translator()
+        self._think = _ThinkTags()
+        self._held: dict[str, str] = {}
+
+    @property
+    def calling(self) -> bool:
+        """Whether a tool call was begun."""
+        return len(self._calls) > 0
+
+    def take(self, event: Event) -> list[Delta]:
+        """Read one event; the fragments it adds."""
+        plain = self._plain(event)
+        if plain is not None:
+            return plain
+        if event.name == "[DONE]":
+            self.ended = self.done = True
+            return []
+        found = fault_in(event)
+        if found is not None:
+            if not self.ended:
+                self.fault = self.fault or found
+            return []
+        value = event.value
+        if not isinstance(value, dict):
+            return []
+        value = _unwrapped(value)
+        if "choices" in value:
+            return self._chunk(value)
+        return [delta for chunk in self._translator.translate(value) or [value] for delta in self._chunk(chunk)]
+
+    def finish(self) -> Assembled:
+        """The answer as far as it came."""
+        self._flush()
+        text, thought = _parted(clean("".join(self._text)), clean("".join(self._thought)))
+        reason = self.finish_reason
+        word = (reason or "").lower()
+        overflowed = "context" in word and "exceed" in word
+        failed = word in _FAILED
+        complete = self.ended and not failed and self.fault is None
+        calls = self._calls.finish()
+        if complete and word in _CALLED and not calls:
+            text, calls = _calls_in(text)
+        truncated = complete and (overflowed or word in _LENGTH)
+        cut = len(self._calls) if not complete or truncated else 0
+        if not complete:
+            calls = []
+        message: Message = {"role": "assistant", "content": text or (None if calls else "")}
+        if thought:
+            message["reasoning_content"] = thought
+        if self._details:
+            message["reasoning_details"] = self._details
+        if calls:
+            message["tool_calls"] = calls
+        looks = complete and not calls and "arguments" in text and bool(re.match(_LOOKS_LIKE_CALL, text))
+        return Assembled(message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks)
+
+    def _plain(self, event: Event) -> list[Delta] | None:
+        """The short way for what nearly every event is: one piece of text and nothing else. None for all others."""
+        value = event.value
+        if event.name or type(value) is not dict or not _NOT_PLAIN.isdisjoint(value) or self._think.state != "after":
+            return None
+        try:
+            [choice] = value["choices"]
+            delta = choice["delta"]
+            content = delta["content"]
+        except (KeyError, TypeError, ValueError):
+            return None
+        if len(delta) != 1 or choice.get("finish_reason") is not None or choice.get("index") or "usage" in choice:
+            return None
+        if type(content) is not str or not content or not (content.isascii() or content.isprintable()) or self._held:
+            return None
+        self._text.append(content)
+        return [Delta("text", content)]
+
+    def _chunk(self, chunk: dict[str, Any]) -> list[Delta]:
+        if chunk.get("restart"):
+            self._restart()
+            return []
+        if chunk.get("done") is True:
+            self.ended = self.done = True
+            return []
+        usage = find_usage(chunk)
+        self.usage = usage or self.usage
+        if not self.model and isinstance(chunk.get("model"), str):
+            self.model = chunk["model"]
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else []:
+            if isinstance(choice, dict) and choice.get("index") in (0, None, "0"):
+                return self._choice(choice)
+        return []
+
+    def _choice(self, choice: dict[str, Any]) -> list[Delta]:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = {}
+        if not delta and isinstance(choice.get("message"), dict) and not self.started:
+            delta = choice["message"]
+        elif not delta and isinstance(choice.get("text"), str):
+            delta = {"content": choice["text"]}
+        shown = self._delta(delta)
+        reason = choice.get("finish_reason") or choice.get("stop_reason")
+        if isinstance(reason, str) and reason not in ("", "null"):
+            self.finish_reason = reason
+            self.ended = True
+        self.started = self.started or bool(shown) or bool(len(self._calls))
+        return shown
+
+    def _delta(self, delta: dict[str, Any]) -> list[Delta]:
+        shown = []
+        details = delta.get("reasoning_details")
+        thought = next((v for k in _REASONING if isinstance(v := delta.get(k), str) and v), "")
+        if isinstance(details, list):
+            _join_details(self._details, details)
+            thought = thought or "".join(_detail_text(d) for d in details)
+        content = delta.get("content")
+        if isinstance(content, (list, dict)):
+            content, inner = _parts(content)
+            thought = thought or inner
+        text = content or delta.get("refusal")
+        if thought:
+            shown += self._show("reasoning", thought)
+        if isinstance(text, str) and text:
+            for kind, part in self._think.split(text):
+                shown += self._show(kind, part)
+        if delta.get("tool_calls"):
+            self._calls.add(delta["tool_calls"])
+        if isinstance(delta.get("function_call"), dict):
+            self._calls.add({"index": 0, "function": delta["function_call"]})
+        return shown
+
+    def _show(self, kind: str, text: str) -> list[Delta]:
+        """Keep a fragment and give it out; half a surrogate pair waits for its other half."""
+        text = self._held.pop(kind, "") + text
+        if "\ud800" <= text[-1] <= "\udbff":
+            self._held[kind], text = text[-1], text[:-1]
+        if not text:
+            return []
+        text = clean(text)
+        (self._text if kind == "text" else self._thought).append(text)
+        return [Delta(kind, text)]
+
+    def _flush(self) -> None:
+        """What was held back, as it is."""
+        for kind, part in self._think.rest():
+            self._show(kind, part)
+        for kind, text in self._held.items():
+            (self._text if kind == "text" else self._thought).append(clean(text))
+        self._held = {}
+
+    def _restart(self) -> None:
+        """The server began anew: what came before is void."""
+        self._text, self._thought, self._details = [], [], []
+        self._calls, self._think, self._held = CallsBeingWritten(), _ThinkTags(), {}
+        self.ended, self.finish_reason = False, None
+
+
+class _ThinkTags:
+    """Moves a leading <think>...</think> of the content to the reasoning, however it is split. `state` is "start",
+    "inside", "trim" (space after the end) and "after", when all that comes is text."""
+
+    def __init__(self) -> None:
+        self.state = "start"
+        self._buffer = ""
+        self._close = ""
+
+    def split(self, text: str) -> list[tuple[str, str]]:
+        if self.state == "after":
+            return [("text", text)]
+        self._buffer += text
+        if self.state == "start":
+            opened = re.match(_THINK, self._buffer)
+            if not opened:
+                return [] if _may_open(self._buffer) else self._leave()
+            self._close = f"</{opened[1]}>"
+            self._buffer = self._buffer[opened.end() :]
+            self.state = "inside"
+        if self.state == "inside":
+            thought, mark, rest = self._buffer.partition(self._close)
+            if mark:
+                self.state, self._buffer = "trim", rest
+                return [(k, v) for k, v in (("reasoning", thought), *self.split("")) if v]
+            keep = next((n for n in range(len(self._close) - 1, 0, -1) if thought.endswith(self._close[:n])), 0)
+            shown, self._buffer = thought[: len(thought) - keep], thought[len(thought) - keep :]
+            return [("reasoning", shown)] if shown else []
+        self._buffer = self._buffer.lstrip()
+        return self._leave() if self._buffer else []
+
+    def rest(self) -> list[tuple[str, str]]:
+        """What is still held when the answer ends."""
+        kind = "reasoning" if self.state == "inside" else "text"
+        held, self._buffer = self._buffer, ""
+        return [(kind, held)] if held else []
+
+    def _leave(self) -> list[tuple[str, str]]:
+        self.state = "after"
+        return self.rest()
+
+
+def _parted(text: str, thought: str) -> tuple[str, str]:
+    """Text and reasoning where only the end of the reasoning was marked: the tag that opens it stood in the prompt."""
+    begun, mark, rest = text.partition("</think>")
+    if (
+        thought
+        or not mark
+        or not begun.strip()
+        or "<think>" in begun
+        or rest[:1] not in ("", "\n")
+        or begun.endswith("`")
+    ):
+        return text, thought
+    return rest.lstrip(), begun.strip()
+
+
+def _may_open(text: str) -> bool:
+    """Whether a text may be the beginning of an opening tag."""
+    start = text.lstrip()
+    return any(tag.startswith(start) for tag in ("<think>", "<thinking>", "<reasoning>"))
+
+
+def fault_in(event: Event) -> Any:
+    """What an event says went wrong (a JSON value or text), or None for an ordinary event."""
+    value = event.value
+    if event.name == "error":
+        return value if value is not None else event.data.decode("utf-8", "replace")
+    if not isinstance(value, dict):
+        return None
+    if value.get("type") in ("error", "response.failed"):
+        return value
+    error = value.get("error")
+    if error and error != {"code": 0} and error is not True:
+        return value
+    base = value.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code") not in (0, None):
+        return value
+    if "choices" in value or "usage" in value:
+        return None
+    if value.get("object") == "error" or any(value.get(key) for key in ("error_code", "errors", "error_msg")):
+        return value
+    said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))
+    refused = value.get("success") is False or value.get("code") not in (None, 0, "0", 200, "200")
+    return value if isinstance(value.get("detail"), (str, list)) or (said and refused) else None
+
+
+def _unwrapped(value: dict[str, Any]) -> dict[str, Any]:
+    """A chunk inside a gateway's envelope, or the value itself."""
+    if "choices" not in value:
+        for key in ("data", "result", "response", "output"):
+            inner = value.get(key)
+            if isinstance(inner, dict) and any(isinstance(inner.get(k), list) for k in ("choices", "candidates")):
+                return inner
+    return value
+
+
+def _parts(content: Any) -> tuple[str, str]:
+    """The text and the reasoning of content that is a list of parts."""
+    text, thought = "", ""
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            text += part
+        elif isinstance(part, dict):
+            inner = part.get("thinking") or part.get("reasoning")
+            if inner:
+                thought += inner if isinstance(inner, str) else _parts(inner)[0]
+            elif isinstance(part.get("text"), str):
+                text += part["text"]
+    return text, thought
+
+
+def _detail_text(detail: Any) -> str:
+    if not isinstance(detail, dict):
+        return ""
+    return next((v for k in ("text", "summary") if isinstance(v := detail.get(k), str)), "")
+
+
+def _join_details(kept: list[dict[str, Any]], more: list[Any]) -> None:
+    """Add streamed reasoning details: fragments of one block are joined, as they must be sent back whole."""
+    for detail in more:
+        if not isinstance(detail, dict):
+            continue
+        last = kept[-1] if kept else {}
+        if last.get("type") != detail.get("type") or last.get("index") != detail.get("index"):
+            kept.append(dict(detail))
+            continue
+        for key, value in detail.items():
+            grows = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
+            last[key] = last[key] + value if grows else value if value is not None else last.get(key)
+
+
+def _calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
+    """Calls that a server's parser left in the text, when its own finish reason says there are some and the text is
+    nothing else; otherwise the text and no calls."""
+    if not text.strip() or re.sub(_TEXT_CALL, "", text).strip():
+        return text, []
+    from agent.wire.sse import loads
+
+    writing = CallsBeingWritten()
+    for at, written in enumerate(re.findall(_TEXT_CALL, text)):
+        call = loads(written.encode())
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            return text, []
+        writing.add({"index": at, "function": {"name": call["name"], "arguments": call.get("arguments")}})
+    return "", writing.finish()
