@@ -1,5 +1,5 @@
-"""A second real server in front of the first: LiteLLM's proxy before llama.cpp, through our client. Optional; not in
-.ci/run.
+"""A second real server in front of the first: LiteLLM's proxy before llama.cpp, through our client. Optional;
+`.ci/second-server` runs it.
 
     python -m venv t && t/bin/pip install 'litellm[proxy]'
     .venv/bin/python bench/second_server.py t/bin/litellm

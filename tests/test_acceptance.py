@@ -605,3 +605,72 @@ def test_a_single_misspelt_command_is_not_sent_to_a_model(agent: Runner, word: s
     with ScriptedServer([]) as server:
         assert agent(word, **at(server)).code == 2
     assert server.requests == []
+
+
+# ---- the rest of the acceptance list ----
+
+
+def test_a_torn_last_line_is_set_aside_with_a_notice(agent: Runner, home: Path) -> None:
+    """What kill -9 in the middle of a write leaves."""
+    with ScriptedServer([text("one"), text("two")]) as server:
+        agent("first", **at(server))
+        log = only_log(home)
+        with log.open("ab") as file:
+            file.write(b'{"type":"message","n":4,"message":{"role":"us')
+        done = agent("-c", log.stem, "second", **at(server))
+    assert (done.code, done.out) == (0, "two\n")
+    assert "warning: " in done.err
+    assert [path.read_bytes()[:20] for path in log.with_suffix(".archive").glob("torn-*")] == [b'{"type":"message","n']
+    assert server.violations == []
+
+
+def test_a_small_window_turn_after_turn(agent: Runner, home: Path) -> None:
+    """CONTEXT_WINDOW=950 again and again: it compacts, answers, reports, and nothing is sent that does not fit."""
+    with ScriptedServer(
+        [text("A long answer about nothing. " * 20)], repeat_last=True, window=950,
+        tokens=lambda request: len(json.dumps([request["messages"], request.get("tools")])) // 4,
+    ) as server:  # fmt: skip
+        outcomes = [agent("-q", *(["--last"] if turn else []), f"question {turn}", **at(server, CONTEXT_WINDOW="950"))
+                    for turn in range(6)]  # fmt: skip
+    assert [done.code for done in outcomes] == [0] * 6
+    assert server.violations == []
+    log = only_log(home)
+    assert agent("sessions", "replay", log.stem, "--check").code == 0
+    assert shape(log)[1] == "compaction"
+
+
+def test_doctor_says_when_another_agent_comes_first(agent: Runner, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "agent").write_text("#!/bin/sh\necho another\n")
+    (other / "agent").chmod(0o755)
+    done = agent("doctor", "--offline", PATH=f"{other}{os.pathsep}{os.environ['PATH']}")
+    assert f"`agent` is {other / 'agent'}, not this program" in done.out
+    assert "oneshot-agent" in done.out
+
+
+def test_a_server_that_fails_every_time_is_temporary(agent: Runner) -> None:
+    """500 and a dropped socket, after retries: 75, and stdout empty."""
+    with ScriptedServer([status(500, {"error": {"message": "internal"}}, {"x-should-retry": "false"})]) as server:
+        assert (done := agent("hi", **at(server))).code == 75, done
+        assert done.out == ""
+    assert (done := agent("hi", OPENAI_BASE_URL="http://127.0.0.1:9/v1", MODEL="m")).code == 75, done
+    assert done.out == ""
+
+
+def test_suspended_and_resumed(home: Path, tmp_path: Path) -> None:
+    """Ctrl-Z and fg in the middle of an answer lose nothing."""
+    gate = threading.Event()
+    with ScriptedServer(
+        [raw([sse(chunk({"content": "Half "})), gate, sse(chunk({"content": "whole"}, "stop"))])]
+    ) as server:
+        process = started(server, tmp_path, "-q", "hi")
+        assert process.stdout is not None
+        assert process.stdout.read(5) == b"Half "
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        gate.set()
+        process.send_signal(signal.SIGCONT)
+        done = ended(process)
+    assert (done.code, done.out) == (0, "whole\n")
+    assert shape(only_log(home))[-1] == "assistant: Half whole"

@@ -137,3 +137,24 @@ def test_any_shape_of_conversation_is_accepted(asking: Asking) -> None:
         {"role": "user", "content": "go on"},
     ]
     assert asking.ask("", messages=talk, tools=TOOLS).complete
+
+
+def test_a_real_model_calls_a_tool(asking: Asking) -> None:
+    """Shown how, even a toy asks for a tool: the server's own parser makes a call of it, and the client reads it."""
+    messages: list[dict[str, Any]] = []
+    for at, path in enumerate(["src", "docs", "bin"]):
+        function = {"name": "ls", "arguments": json.dumps({"path": path})}
+        messages += [
+            {"role": "user", "content": f"List {path}."},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{at}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{at}", "content": f"{path}/one"},
+            {"role": "assistant", "content": f"There is {path}/one."},
+        ]
+    reply = asking.ask("", messages=[*messages, {"role": "user", "content": "List tests."}], tools=TOOLS, max_tokens=64)
+    [call] = tool_calls(reply.message)
+    assert (call.name, reply.finish_reason, list(json.loads(call.arguments))) == ("ls", "tool_calls", ["path"])
+    assert call.id
