@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from agent.client import ChatClient
+from agent.compaction import Compactor
 from agent.errors import ContextOverflow
 from agent.events import Event
-from agent.messages import Delta, Request, tool_calls
+from agent.messages import Delta, Reply, Request, tool_calls
+from agent.session import Session
+from agent.tokens import limits_for
 from agent.wire import Dialect
 from agent.wire.memory import Memory
 from agent.wire.providers import Target
 
 WINDOW = 2048
+TALK = ("user", "assistant")
 TOOLS = [{
     "type": "function",
     "function": {"name": "ls", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}},
@@ -158,3 +162,44 @@ def test_a_real_model_calls_a_tool(asking: Asking) -> None:
     [call] = tool_calls(reply.message)
     assert (call.name, reply.finish_reason, list(json.loads(call.arguments))) == ("ls", "tool_calls", ["path"])
     assert call.id
+
+
+class Watched:
+    """The real client, with its replies kept to look at."""
+
+    def __init__(self, client: ChatClient) -> None:
+        self.client = client
+        self.replies: list[tuple[str, Reply]] = []
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+    @property
+    def takes_tools(self) -> bool:
+        return self.client.takes_tools
+
+    def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
+        reply = self.client.complete(request, on_delta)
+        self.replies.append((request.purpose, reply))
+        return reply
+
+
+def test_the_summary_call_is_served_from_the_cache(asking: Asking) -> None:
+    """It repeats the conversation to the byte and puts its instruction last: only that has to be read anew."""
+    session = Session.ephemeral({"cwd": "/", "model": "local"})
+    say = [
+        ("system", "You are brief."),
+        *[(r, f"{r} says: river {i} is long and wide.") for i in range(12) for r in TALK],
+    ]
+    for role, words in say:
+        session.append({"type": "message", "message": {"role": role, "content": words}})
+    model = Watched(asking.client)
+    asked = model.complete(Request(session.view(), TOOLS, max_tokens=8), asking.deltas.append)
+    Compactor(session, model, limits_for(WINDOW, "server"), TOOLS, asking.events.append).now()
+    purpose, summary = model.replies[1]
+    assert purpose == "summary"
+    assert asked.usage and summary.usage and summary.usage.cached is not None
+    fresh = summary.usage.prompt - summary.usage.cached
+    assert summary.usage.cached > 200
+    assert fresh < summary.usage.prompt / 2, summary.usage
