@@ -108,11 +108,11 @@ def front_page() -> str:
     """What `agent --help` shows."""
     lines = [INTRODUCTION]
     for title, rows in OPTIONS.items():
-        lines.append(f"\n{title}\n")
+        lines.append(f"{title}\n")
         for row in (row for row in rows if not row.hidden):
             spelt = " ".join(filter(None, [", ".join(row.flags), row.metavar]))
             lines.append(f"  {spelt:<29} {row.text}\n")
-    return "".join([*lines, f"\n{EPILOGUE}"])
+    return "".join([*lines, EPILOGUE])
 
 
 def version_line() -> str:

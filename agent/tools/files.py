@@ -22,7 +22,8 @@ _MOST_LINES = 2_000
 
 
 class ReadFile:
-    """A part of a text file (`offset` is its first line, from 1; `limit` the number of lines), or a directory."""
+    """A part of a text file (`offset` is its first line, from 1; `limit` the number of lines; `numbers` puts its number
+    and a tab before each), or a directory."""
 
     name = "read_file"
     side_effects = False
@@ -33,6 +34,7 @@ class ReadFile:
             "path": {"type": "string"},
             "offset": {"type": "integer", "description": "first line, from 1"},
             "limit": {"type": "integer", "description": "lines"},
+            "numbers": {"type": "boolean", "description": "number the lines"},
         },
         required=("path",),
     )
@@ -120,13 +122,16 @@ def _shown(target: paths.Place, decoded: tuple[str, textform.Form], args: dict[s
     plain = text.replace("\r\n", "\n")
     chosen, first, last, total = part(plain, args.get("offset", 1), args.get("limit", _MOST_LINES))
     safe = visible(chosen.replace("\r", "\n"))
+    escaped = safe != chosen
+    if args.get("numbers"):
+        safe = "\n".join(f"{number}\t{line}" for number, line in enumerate(safe.split("\n"), first))
     kept, lines = fitted(safe, context.result_cap - 60)
     if not lines:
         return _long_line(target, safe, first, total, context.result_cap - 60)
     shown_last = first + lines - 1 if kept != safe else last
     about = [form.describe(), "CRLF line ends" if textform.line_end(text) == "\r\n" else ""]
     about += ["no newline at the end"] if last == total and not text.endswith("\n") else []
-    about += ["control characters shown as escapes"] if safe != chosen else []
+    about += ["control characters shown as escapes"] if escaped else []
     whole = first == 1 and shown_last >= total
     where = f"{counted(total, 'line')}" if whole else f"lines {first}-{shown_last} of {total}"
     more = "" if shown_last >= total else f"\n[{total - shown_last} more lines: offset={shown_last + 1}]"

@@ -25,6 +25,15 @@ def test_a_part_says_how_to_go_on(box):
     assert box("read_file", path="a", offset=0, limit=0) == "[lines 1-1 of 10]\n1\n[9 more lines: offset=2]"
 
 
+def test_lines_are_numbered_when_asked_for(box):
+    """Their own numbers in the file, also in a part of it and where control characters are shown."""
+    box.write("a", "one\ntwo\x1b\nthree\n")
+    assert box("read_file", path="a", numbers=True, offset=2) == (
+        "[lines 2-3 of 3; control characters shown as escapes]\n2\ttwo\\x1b\n3\tthree"
+    )
+    assert box("read_file", path="a", numbers=False, limit=1) == "[lines 1-1 of 3]\none\n[2 more lines: offset=2]"
+
+
 FORMS = [
     (b"", "[ROOT/a is empty]"),
     (b"x", "[1 line; no newline at the end]\nx"),
