@@ -13,12 +13,12 @@ BROKEN = "def add(a, b):\n    return a - b\n"
 TEST = "from calc import add\n\nassert add(2, 3) == 5, add(2, 3)\nprint('1 passed')\n"
 TASK = [
     calls(
-        [("bash", {"command": "grep -rn 'def add' ."}), ("bash", {"command": "python3 test_calc.py 2>&1 | tail -1"})]
+        [("bash", {"command": "grep -rn 'def add' ."}), ("bash", {"command": "python3 -B test_calc.py 2>&1 | tail -1"})]
     ),
     calls([("read_file", {"path": "calc.py"})]),
     calls([("edit_file", {"path": "calc.py", "edits": [{"old": "a - b", "new": "a + b"}]})]),
     calls(
-        [("bash", {"command": "python3 test_calc.py; cat ~/.netrc; env | grep -c OPENAI_API_KEY; touch ../outside"})]
+        [("bash", {"command": "python3 -B test_calc.py; cat ~/.netrc; env | grep -c OPENAI_API_KEY; touch ../outside"})]
     ),
     calls([("read_file", {"path": "/etc/hostname"})]),
     text("The sign was wrong; the test passes now."),
