@@ -59,7 +59,8 @@ class AgentError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.text}. {self.hint}" if self.hint else self.text
+        stop = "" if self.text.endswith((".", "?", "!")) else "."
+        return f"{self.text}{stop} {self.hint}" if self.hint else self.text
 
 
 class UsageError(AgentError):

@@ -246,7 +246,7 @@ class Text:
 
     def _opened(self, event: SessionOpened) -> None:
         self.path = event.path
-        origin = f"resumed, {event.messages} messages" if event.resumed else "new"
+        origin = f"resumed, {event.messages} message{'s' * (event.messages != 1)}" if event.resumed else "new"
         self.line(f"session: {event.id} ({origin})", _DIM)
 
     def _budget(self, event: Budget) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -464,6 +465,28 @@ def test_a_misspelt_command_is_not_sent_to_a_model(agent: Runner, words: list[st
         done = agent(*words, **at(server))
     assert (done.code, server.requests) == (2, [])
     assert f"Did you mean: agent sessions {words[1]}" in done.err
+
+
+def test_a_misspelt_verb_is_one_sentence_with_the_way_on(agent: Runner) -> None:
+    assert agent("sessions", "lst").err == (
+        "agent: No such command 'lst'. Did you mean 'list', 'last'? See agent sessions --help. "
+        "To send this as a prompt: agent -- sessions lst\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["hi"], ["sessions", "list"], ["--json", "hi"]])
+def test_an_installation_without_its_packages_says_so(tmp_path: Path, words: list[str]) -> None:
+    """A Python that sees none of the packages: no traceback, exit 3, and nothing written."""
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-S", "-m", "agent", *words], env=bare, capture_output=True, text=True)
+    lacking = re.fullmatch(
+        r"agent: This installation lacks the package (\w+)\. Install agent again, with the packages it needs, in the "
+        r"environment this command runs in \(README, Try it\)\n",
+        done.stderr,
+    )
+    assert lacking is not None, done
+    assert (done.returncode, done.stdout, lacking[1] in ("orjson", "typer", "httpx")) == (3, "", True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_ends_with_a_result_even_for_a_bad_option(agent: Runner) -> None:

@@ -53,7 +53,7 @@ def test_the_four_steps_of_exercise_13(agent: Runner, home: Path, model_file: st
     sent = agent("sessions", "replay", log.stem, "--request", "4", "--json").out
     assert [fact for fact in ("phoenix", "1.26", "read_file", "write_file") if fact not in sent] == []
     checked = agent("sessions", "replay", log.stem, "--check")
-    assert (checked.code, checked.out) == (0, "4 requests and 1 archived files checked: they agree\n")
+    assert (checked.code, checked.out) == (0, "4 requests and 1 archived file checked: they agree\n")
 
 
 def test_a_gguf_file_by_path(agent: Runner, model_file: str) -> None:

@@ -195,7 +195,7 @@ def test_replay_and_its_proof(store: str, sessions) -> None:  # type: ignore[no-
     assert sessions("replay", ID, "--request", "1").out == "user · 1\none\n\n"
     assert len(sessions("replay", ID, "--json").json["messages"]) >= 5
     assert sessions("replay", ID, "--request", "9").code == 4
-    agree = "3 requests and 1 archived files checked: they agree\n"
+    agree = "3 requests and 1 archived file checked: they agree\n"
     assert (*sessions("replay", ID, "--check"),) == (0, agree, "")
     archived = Path(store, f"{ID}.archive", "0001.jsonl")
     archived.write_bytes(archived.read_bytes().replace(b"re: one", b"re: One"))

@@ -14,6 +14,10 @@ from typing import NoReturn
 from agent.cli.options import version_line
 from agent.errors import AgentError, Exit
 
+INSTALL_AGAIN = (
+    "Install agent again, with the packages it needs, in the environment this command runs in (README, Try it)"
+)
+
 
 def entry() -> NoReturn:
     """The `agent` command. Leaves at once when all is on disk: unwinding the interpreter would cost some 20 ms."""
@@ -65,6 +69,11 @@ def main(argv: list[str]) -> int:
             return error.exit_code
         sys.stderr.write(f"agent: {visible(str(error))}\n")
         return error.exit_code
+    except (
+        ModuleNotFoundError
+    ) as missing:  # in words even where JSON was asked for: what writes it may be what is missing
+        sys.stderr.write(f"agent: This installation lacks the package {missing.name}. {INSTALL_AGAIN}\n")
+        return Exit.CONFIG
     except KeyboardInterrupt as signal:
         return getattr(signal, "exit_code", Exit.INTERRUPTED)
 

@@ -354,7 +354,8 @@ def _check(session: Any, request: int | None, json: bool) -> None:
         for problem in result.problems:
             out(problem + "\n")
         word = "differ" if result.problems else "agree"
-        out(f"{result.requests} requests and {result.files} archived files checked: they {word}\n")
+        requests, files = "s" * (result.requests != 1), "s" * (result.files != 1)
+        out(f"{result.requests} request{requests} and {result.files} archived file{files} checked: they {word}\n")
     if result.problems:
         raise typer.Exit(1)
 

@@ -86,7 +86,9 @@ def test_a_coding_task(box):
     box.write("calc.py", "def add(a, b):\n    return a - b\n")
     box.write("test_calc.py", "from calc import add\nassert add(2, 3) == 5, add(2, 3)\nprint('ok')\n")
     assert box.bash("grep -rn 'def add' .") == "./calc.py:1:def add(a, b):\nexit status 0"
-    assert box.bash("python3 -B test_calc.py 2>&1 | tail -1; exit ${PIPESTATUS[0]}") == "AssertionError: -1\nexit status 1"
+    assert (
+        box.bash("python3 -B test_calc.py 2>&1 | tail -1; exit ${PIPESTATUS[0]}") == "AssertionError: -1\nexit status 1"
+    )
     assert box("read_file", path="calc.py") == "[2 lines]\ndef add(a, b):\n    return a - b"
     assert box("edit_file", path="calc.py", edits=[{"old": "a - b", "new": "a + b"}]) == "Edited ROOT/calc.py (1 edit)."
     assert box.bash("python3 -B test_calc.py") == "ok\nexit status 0"
