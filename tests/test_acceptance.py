@@ -474,6 +474,18 @@ def test_a_misspelt_verb_is_one_sentence_with_the_way_on(agent: Runner) -> None:
     )
 
 
+def test_an_unknown_strategy_is_refused_before_anything_is_asked(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one")]) as server:
+        agent("hi", **at(server))
+        before = only_log(home).read_bytes()
+        done = agent("sessions", "compact", "last", "--strategy", "bogus", **at(server))
+        assert (done.code, done.err) == (
+            2,
+            "agent: --strategy is 'bogus', but it takes pruned, window_plus_summary or raw_fallback\n",
+        )
+        assert (len(server.requests), only_log(home).read_bytes()) == (1, before)
+
+
 @pytest.mark.parametrize("words", [["hi"], ["sessions", "list"], ["--json", "hi"]])
 def test_an_installation_without_its_packages_says_so(tmp_path: Path, words: list[str]) -> None:
     """A Python that sees none of the packages: no traceback, exit 3, and nothing written."""

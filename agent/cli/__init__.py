@@ -69,9 +69,8 @@ def main(argv: list[str]) -> int:
             return error.exit_code
         sys.stderr.write(f"agent: {visible(str(error))}\n")
         return error.exit_code
-    except (
-        ModuleNotFoundError
-    ) as missing:  # in words even where JSON was asked for: what writes it may be what is missing
+    except ModuleNotFoundError as missing:
+        # In words even where JSON was asked for: what writes the JSON may be what is missing.
         sys.stderr.write(f"agent: This installation lacks the package {missing.name}. {INSTALL_AGAIN}\n")
         return Exit.CONFIG
     except KeyboardInterrupt as signal:

@@ -82,12 +82,6 @@ def configured(target: providers.Target) -> Check:
     return Check("configuration", OK, found)
 
 
-def state_of(checks: list[Check]) -> str:
-    """The worst state among checks."""
-    states = {c.state for c in checks}
-    return next((s for s in (FAILED, WARNING) if s in states), OK)
-
-
 def first_on_path(environ: Mapping[str, str], ours: str | None = None) -> Check:
     """Whether typing `agent` runs this program: other programs have that name too."""
     ours = ours or os.path.dirname(sys.executable)
