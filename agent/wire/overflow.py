@@ -33,7 +33,6 @@ _CODES = re.compile(
     r"characters_too_long|token_(?:quantity|limit)_exceeded|too_many_(?:prompt_|input_)?tokens|outofcontext|"
     r"prompt_tokens_exceeded|input_tokens_exceeded|max_context|\b1261\b"
 )  # fmt: skip
-_SIZE = r"(?:context|prompt|input|inputs|messages?|conversation|history|request|tokens?|decoder prompt|sequence)"
 _OVER = (
     r"(?:exceed(?:s|ed|ing)?|too (?:long|large|big|many|high)|longer than|larger than|greater than|more than|over the|"
     r"out of|beyond|not fit|overflow(?:s|ed)?|surpass(?:es|ed)?|above the|maximum allowed|cannot exceed|must be (?:less|smaller|<=)|"
