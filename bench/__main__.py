@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from bench import inside, processes
+from bench import inside, peers, processes
 from bench.measuring import Row, about, noise, short_table, table
 
 RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.json")
@@ -33,6 +33,7 @@ def parts(runs: int, quick: bool, bare: list[float]) -> dict[str, Callable[[], l
 
     return {
         "start": start,
+        "peers": lambda: peers.beside(runs),
         "stream": lambda: processes.stream(few, 200 if quick else 20_000),
         "resume": lambda: processes.resume(runs, (10, 100) if quick else (10, 1_000, 10_000)),
         "lives": lambda: processes.lives(runs, 5 if quick else 1_000),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bench.log import META, Unsynced, entry, write_log
 from bench.measuring import Row, figure, in_turns
-from bench.scripted import Server
+from bench.scripted import PAUSE, Server
 
 LOOP = """
 client = httpx.Client(verify=False, trust_env=False)
@@ -51,14 +51,16 @@ PARSER = "minimal httpx script that parses and sends"
 
 
 class Sample(NamedTuple):
-    """One run. Milliseconds: `wall` whole; `request` start to the request's first byte; `shown` the slower of the first
-    two chunks, from the server's write to the reader's read; `leaving` last byte on stdout to the end of the process;
-    `closing` the same from the last byte the server sent. `cpu` milliseconds, `memory` MB."""
+    """One run. Milliseconds: `wall` whole; `request` start to the request's first byte; `output` to the first byte on
+    stdout; `shown` the slower of the first two chunks, from the server's write to the reader's read; `leaving` last
+    byte on stdout to the end of the process; `closing` the same from the last byte the server sent. `cpu` milliseconds,
+    `memory` MB."""
 
     wall: float
     cpu: float
     memory: float
     request: float = 0.0
+    output: float = 0.0
     shown: float = 0.0
     leaving: float = 0.0
     closing: float = 0.0
@@ -87,6 +89,7 @@ def once(command: list[str], environ: dict[str, str], cwd: str, server: Server |
         return found
     times = {
         "request": server.came - start,
+        "output": reads[0] - start,
         "shown": max(read - sent for sent, read in zip(server.sent, reads, strict=False)),
         "leaving": end - reads[-1],
         "closing": end - server.done,
@@ -171,6 +174,7 @@ def start(rounds: int) -> tuple[list[Row], list[float]]:
     asked = figure([others])
     rows = [
         row("start to first request", "ms", "request", 1.25),
+        row(f"start to first byte of output, the server's {1000 * PAUSE:.0f} ms included", "ms", "output", None),
         limited("a chunk, from server to stdout", "shown", 1),
         limited("last byte shown to process end", "leaving", 5),
         row("last byte received to process end", "ms", "closing", None),

@@ -1,5 +1,7 @@
 """A chat-completions server for measuring: it answers at once and notes when what came and when what left.
 
+A peer that speaks only the Responses API gets the same two words there.
+
 The answer is prepared bytes; a short pause before the first chunk and between the first two lets the reader's waiting
 begin, so that what is measured is how long a chunk takes from here to the screen, and not a queue.
 """
@@ -24,6 +26,18 @@ CHUNK = framed(
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
     b'"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
 )
+
+
+ITEM = '{"type":"message","role":"assistant","id":"1","content":[{"type":"output_text","text":"word word "}]}'
+RESPONSES = "".join(
+    f'event: response.{kind}\ndata: {{"type":"response.{kind}",{rest}}}\n\n'
+    for kind, rest in (
+        ("created", '"response":{"id":"1"}'),
+        ("output_item.added", f'"output_index":0,"item":{ITEM}'),
+        ("output_item.done", f'"output_index":0,"item":{ITEM}'),
+        ("completed", '"response":{"id":"1","usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}'),
+    )
+).encode()
 
 
 class Server:
@@ -71,6 +85,11 @@ class Server:
         size = len(body)
         while size < length:
             size += len(connection.recv(1 << 20))
+        if head.startswith(b"POST /v1/responses"):
+            self.came, self.sent = came, [time.perf_counter()] * 2
+            connection.sendall(HEAD + framed(RESPONSES) + b"0\r\n\r\n")
+            self.done = time.perf_counter()
+            return
         if not head.startswith(b"POST /v1/chat/completions"):
             self.others += 1
             connection.sendall(NO)

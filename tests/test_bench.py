@@ -13,8 +13,33 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.__main__ import main, parts
 from bench.measuring import Figure, Row, figure, table
 
+PEER = """#!{python}
+import json, os, sys, urllib.request
+if sys.argv[1:] == ["--version"]:
+    sys.exit("llm, version 1.2")
+with open(os.environ["LLM_USER_PATH"] + "/extra-openai-models.yaml") as file:
+    base = file.read().split("api_base: ")[1].strip()
+body = json.dumps({{"model": "m", "messages": [{{"role": "user", "content": sys.argv[-1]}}]}}).encode()
+with urllib.request.urlopen(base + "/chat/completions", body) as answer:
+    print(len(answer.read()))
+"""
 
-@pytest.mark.parametrize("part", parts(1, True, []))
+
+def test_peers_are_measured_where_they_are_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    main(["--quick", "--only", "peers"])
+    assert "| **" not in capsys.readouterr().out
+    peer = tmp_path / "llm"
+    peer.write_text(PEER.format(python=sys.executable))
+    peer.chmod(0o755)
+    main(["--quick", "--only", "peers"])
+    row = capsys.readouterr().out.splitlines()[3]
+    assert row.startswith("| start to first request, beside llm 1.2 |") and "| llm 1.2: " in row
+
+
+@pytest.mark.parametrize("part", [part for part in parts(1, True, []) if part != "peers"])
 def test_a_part_runs(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--quick", "--only", part])
     lines = capsys.readouterr().out.splitlines()
