@@ -38,7 +38,7 @@ def test_a_turn_loads_only_what_it_uses() -> None:
 
 WORDS = 512 * "slow and steady "
 """Of one chunk: 8 KB, without a line end."""
-CHUNKS = 1500
+CHUNKS = 3000
 
 
 class Firehose:
@@ -116,4 +116,4 @@ def test_a_slow_terminal_slows_the_server_and_does_not_grow_memory(home: object)
     slow_shown, taken, slow_memory = shown_on_a_terminal(patient=True)
     assert shown == slow_shown == whole + 2  # and the line end that a terminal is given
     assert taken < whole / 2
-    assert slow_memory < memory + 2048
+    assert slow_memory < memory + whole / 2048  # KB: half of the answer
