@@ -95,13 +95,17 @@ _ANCHOR = re.compile(rf"(?<!\w)(?!{_PLAIN})(?=[^\s,;:!?()\[\]{{}}<>=，。、；
 """No anchor starts inside a word, with a mark, or with a plain word: said once in front, it saves trying every kind."""
 _GROUPS = {f"{kind}{i}": kind for i, (kind, _) in enumerate(_KINDS)}
 
+_CHANGED = r"(?:set|chang\w+|renam\w+|switch\w+|mov\w+)\b[^.\n]{1,40}? to\b"
+_BEING = r"(?:is|are|was|were)(?: (?:called|named|now))?\b|(?:should|must|will|to) be\b|(?:called|named|uses?)\b"
+_AFTER = rf"(?<=[{CJK}\w》」”]"
 _STATES = (
-    r"[:=：]",
-    r"\b(?:(?:is|are|was|were) (?:called|named|now)|(?:should|must|will|to) be|is|are|was|were|called|named|uses?)\b",
-    r"\b(?:set|chang\w+|renam\w+|switch\w+|mov\w+)\b[^.\n]{1,40}? to\b",
-    rf"(?<=[{CJK}\w》」”])(?:是|为|叫做?|改为|改成|换成|用的是|[生位属来自业住源]于|来自)",
+    *":=：",
+    f" (?:{_BEING}|{_CHANGED})",
+    *(f"{word[0]}{_AFTER}{word[0]}){word[1:]}" for word in "是 为 叫做? 改为 改成 换成 用的是 来自".split()),
+    *(f"{verb}{_AFTER}{verb})于" for verb in "生位属来自业住源"),
 )
-"""What stands between a thing and its value."""
+"""What stands between a thing and its value. Each begins with a plain character: only so does the search run over what
+holds none of them."""
 _VALUE = re.compile(
     rf"(?:{'|'.join(_STATES)})[ \t]*[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})", re.ASCII
 )

@@ -127,13 +127,15 @@ def _measured(measure: Measure, text: str) -> int:
 
 def message_tokens(message: Message, measure: Measure = estimate) -> int:
     """Tokens of one message as it is sent: text, reasoning that is echoed, calls, images at a flat rate."""
+    content = message.get("content")
+    if type(content) is str and len(message) == 2:  # a role and a text, as most messages are
+        return MESSAGE_OVERHEAD + _measured(measure, content)
     tokens = MESSAGE_OVERHEAD + _measured(measure, text_of(message))
     reasoning = message.get("reasoning_content")
     if isinstance(reasoning, str):
         tokens += measure(reasoning)
     for call in tool_calls(message):
         tokens += CALL_OVERHEAD + measure(call.name) + _measured(measure, call.arguments)
-    content = message.get("content")
     if isinstance(content, list):
         tokens += IMAGE_TOKENS * sum(isinstance(p, dict) and p.get("type") not in ("text", None) for p in content)
     return tokens

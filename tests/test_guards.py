@@ -45,6 +45,12 @@ def test_stale_reports_do_not_count() -> None:
     assert guards.state(meta, entries, 3000) == State(1000, False, 0, 0)
 
 
+def test_what_the_server_took_is_a_prompt_and_not_the_sum_of_a_summary_s_calls() -> None:
+    meta, entries = session(4000, 1000, 1100, 1300)
+    entries[0]["usage"] = Usage(9000, 60).as_json()
+    assert guards.taken(meta, entries) == 1300
+
+
 def test_the_refusals_in_words() -> None:
     cases = [
         (State(1000, grown=False), 3500, "nothing was added since the last compaction"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agent import tokens
 from agent.compaction import record
+from agent.compaction.statements import pinned
 
 
 def entries(*messages: tuple[str, str]) -> list[dict[str, Any]]:
@@ -23,7 +24,8 @@ def test_the_record_of_a_small_session_whole() -> None:
         ("user", "It uses Go 1.26."),
         ("assistant", "Fine."),
     )
-    assert record.compose(record.gather(made, ["Customer: Ärger & Söhne"]), 300) == (
+    pins = record.Gathered(pinned(["Customer: Ärger & Söhne"]))
+    assert record.compose(record.gather(made, pins), 300) == (
         "### The user said (verbatim)\n"
         "Customer: Ärger & Söhne\n"
         "[2-4] The project is called phoenix; Never push on Fridays; It uses Go 1.26\n"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent.compaction import guards, plan, record, summary
+from agent.compaction import gleaned, guards, plan, record, summary
 from agent.compaction.draft import (
     FALLBACK,
     PRUNED,
@@ -96,6 +96,7 @@ class Compactor:
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
         self._told = ""
+        self._gathered: record.Gathered | None = None
 
     # -- the four occasions
 
@@ -206,6 +207,7 @@ class Compactor:
 
     def _run(self, job: Job, now: guards.State, *, before: int | None = None, dry_run: bool = False) -> dict[str, Any]:
         started = time.monotonic()
+        self._gathered = None
         before = self._size().tokens if before is None else before
         context = self._material()
         room = share_out(self.limits, job, context)
@@ -264,14 +266,20 @@ class Compactor:
         return None
 
     def _past(self) -> Past:
-        session = self._session
-        return Past(session.originals, pins(session.entries), f"{session.id}.archive", self.recall)
+        return Past(self._gather, f"{self._session.id}.archive", self.recall)
+
+    def _gather(self) -> record.Gathered:
+        """Everything that was stated in the session's life, looked for once in a compaction."""
+        if self._gathered is None:
+            self._gathered = gleaned.gather(self._session)
+        return self._gathered
 
     # -- the call
 
     def _ask(self, context: Material, cut: plan.Fold, room: Room, job: Job) -> summary.Answer:
         """A checked summary of the head: of the summary model where there is one, else, or if it fails, of the main."""
-        gathered = record.gather(cut.folded)
+        folded = {entry.get("n") for entry in cut.folded}
+        gathered = self._gather().of(folded.__contains__)
         words = "\n".join(s.text for s in gathered.statements if s.kind == USER)
         source = summary.Source(plan.size(cut.folded), record.matter(gathered), words)
         wishes = "\n".join(filter(None, (self._instructions, job.wishes)))
@@ -340,6 +348,8 @@ class Compactor:
             archive = session.rewrite(entries)
         except StorageError as error:
             return self._not("failed", f"The compaction could not be saved, the history is as it was: {error}")
+        if self._gathered is not None:
+            gleaned.keep(session, self._gathered)
         cost = self._price(answer.usage) if self._price and answer.usage else None
         after = len(context.system) + len(summaries) + len(draft.body)
         self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, cost))
@@ -353,11 +363,6 @@ class Compactor:
         if once:
             self._told = text
         return {"outcome": why, "text": text}
-
-
-def pins(entries: Sequence[Entry]) -> list[str]:
-    """What the user pinned (`--pin`): entries {"type": "pin", "text": ...}."""
-    return [e["text"] for e in entries if e.get("type") == "pin" and isinstance(e.get("text"), str)]
 
 
 def by_n(body: Sequence[Entry], wanted: Sequence[Entry]) -> list[Entry]:

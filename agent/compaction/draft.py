@@ -7,7 +7,7 @@ the last prompt and step by themselves, head and tail. Sizes are tokens of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -43,10 +43,9 @@ class Draft:
 
 
 class Past(NamedTuple):
-    """What a record is made of: the originals of the session's life, the pins, and how a reader gets at them."""
+    """What a record is made of: all that was gathered of the session's life, and how a reader gets at the rest."""
 
-    originals: Callable[[], Iterable[Entry]]
-    pins: Sequence[str]
+    gathered: Callable[[], record.Gathered]
     archive: str
     recall: bool
 
@@ -108,10 +107,12 @@ def drafted(
     if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
     stays = {e.get("n") for e in kept if not e.get("pruned")}
-    originals = (e for e in past.originals() if e.get("n") not in stays and plan.role(e) != "system")
     present = "\n".join([written, *(text_of(e["message"]) for e in kept)])
     earlier = plan.head_and_tail(covered(cut.folded)[2], room.written * 2)
-    facts = record.compose(record.gather(originals, past.pins), room.record, present)
+    known = past.gathered()
+    loose = "\n".join([written, *(text_of(e["message"]) for e in kept if e.get("pruned"))])
+    standing = record.gather([{"message": {"role": "user", "content": loose}}], known.of(stays.__contains__))
+    facts = record.compose(known.of(lambda n: n not in stays), room.record, present, standing)
     lead = framing(cut.folded, written, summary.framed(past.frame(cut), written, facts, earlier))
     tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)

@@ -65,10 +65,14 @@ def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:
 
 
 def taken(meta: Entry, entries: Sequence[Entry]) -> int:
-    """The largest prompt, in tokens, that the server has reported in this generation: so much it takes."""
+    """The largest prompt, in tokens, that the server has reported in this generation: so much it takes.
+
+    The usage of a compaction record is no prompt's: it may be the sum of several requests.
+    """
     counts = meta.get("counts")
     void = counts.get("requests", 0) if isinstance(counts, dict) else 0
-    reports = [(usage_from_json(e.get("usage")), _dict(e.get("request")).get("k")) for e in entries if "usage" in e]
+    said = [e for e in entries if "usage" in e and e.get("type") == "message"]
+    reports = [(usage_from_json(e["usage"]), _dict(e.get("request")).get("k")) for e in said]
     return max((u.prompt for u, k in reports if u and (not isinstance(k, int) or k > void)), default=0)
 
 

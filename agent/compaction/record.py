@@ -34,7 +34,7 @@ from agent.compaction.statements import (
 from agent.compaction.statements import gather as gather_all
 from agent.tokens import Entry
 
-__all__ = ["Gathered", "compose", "gather", "matter"]
+__all__ = ["Gathered", "compose", "gather", "matter", "thin"]
 
 HEADINGS = {
     USER: "### The user said (verbatim)",
@@ -130,20 +130,29 @@ MOST = 24_000
 """Statements that are held at once, at most: far more than a record holds, far fewer than a long session makes."""
 
 
-def gather(entries: Iterable[Entry], pins: Iterable[str] = ()) -> Gathered:
-    """The statements of the given originals, in order of n; of very many only those worth most."""
-    return gather_all(entries, pins, _thinned, MOST)
+READ_WHOLE = 1_600_000
+"""Characters of a session, the newest, that are read line by line: more than any context holds. What is older was read
+when it was new, except in a session that was brought here whole."""
 
 
-def _thinned(gathered: Gathered) -> None:
-    """Leave the better half, by worth for each token, and what is kept before all else."""
+def gather(entries: Iterable[Entry], known: Gathered | None = None, size: int = 0) -> Gathered:
+    """The statements of the given originals, in order of n, after those `known` of the messages before; of very many
+    only those worth most. `size` is the number of characters of the entries, where they may be more than READ_WHOLE.
+    """
+    return gather_all(entries, known, lambda found: thin(found, MOST // 2), MOST, size - READ_WHOLE)
+
+
+def thin(gathered: Gathered, most: int) -> None:
+    """Leave the best `most` statements, by worth for each token; what is kept before all else is among them."""
+    first = next((s.n for s in gathered.statements if s.kind == USER and s.n), 0)
 
     def gain(pair: tuple[Statement, dict[str, float]]) -> float:
         statement, worth = pair
-        return inf if statement.kept_first else _sum(worth.values()) / (statement.cost + OVERHEAD)
+        kept = statement.kept_first or (statement.n == first and statement.kind == USER)
+        return inf if kept else _sum(worth.values()) / (statement.cost + OVERHEAD)
 
     gains = list(map(gain, _priced(gathered)))
-    best = heapq.nlargest(MOST // 2, range(len(gains)), key=gains.__getitem__)
+    best = heapq.nlargest(most, range(len(gains)), key=gains.__getitem__)
     gathered.statements = [gathered.statements[index] for index in sorted(best)]
 
 
@@ -160,13 +169,12 @@ _PIECE = 6
 class _Choice:
     """The statements taken so far, and what each of the others would add."""
 
-    def __init__(self, gathered: Gathered, budget: int, present: str) -> None:
+    def __init__(self, gathered: Gathered, budget: int, present: str, standing: Gathered) -> None:
         self.priced = _priced(gathered)
         self.costs = [statement.cost for statement in gathered.statements]
         self.left = budget
         self.chosen: dict[int, Statement] = {}
-        standing = gather([{"message": {"role": "user", "content": present}}]).statements
-        self.told = {key for statement in standing for key in statement.worth}
+        self.told = {key for statement in standing.statements for key in statement.worth}
         self.there = anchors.fold(present)
         there = self.there
         self.pieces = {there[at : at + _PIECE] for at in range(len(there) - _PIECE + 1)}
@@ -215,12 +223,15 @@ class _Choice:
                 self.take(index, self.left)
 
 
-def compose(gathered: Gathered, budget: int, present: str = "") -> str:
+def compose(gathered: Gathered, budget: int, present: str = "", standing: Gathered | None = None) -> str:
     """The record: the statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
 
-    What occurs in `present` (text that stands in the context anyway) is worth nothing.
+    What occurs in `present` (text that stands in the context anyway) is worth nothing. `standing` are the statements
+    of that text, where they are known.
     """
-    choice = _Choice(gathered, budget - OVERHEAD, present)
+    if standing is None:
+        standing = gather([{"message": {"role": "user", "content": present}}])
+    choice = _Choice(gathered, budget - OVERHEAD, present, standing)
     most = int(budget * PINNED_SHARE)
     for index in range(len(choice.priced) - 1, -1, -1):
         if choice.priced[index][0].kept_first:

@@ -11,8 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 from agent import anchors
@@ -98,6 +96,8 @@ GIANT = 120_000
 """Characters: a longer text is not read whole."""
 LONG = 160
 """Characters: a longer statement is cut to the parts around its anchors."""
+SCANT = 4
+"""Lines of a message that is looked at only in passing."""
 
 
 def _fields(text: str) -> Iterator[str]:
@@ -169,10 +169,15 @@ def is_code(line: str) -> bool:
 
 @dataclass
 class Gathered:
-    """All statements of a session, before any budget. `last` is the largest n seen."""
+    """Statements of a session, before any budget. `last` is the largest n seen."""
 
     statements: list[Statement] = field(default_factory=list)
     last: int = 0
+
+    def of(self, wanted: Callable[[int], bool]) -> Gathered:
+        """Those of the messages whose n is wanted."""
+        found = [statement for statement in self.statements if wanted(statement.n)]
+        return Gathered(found, max((statement.n for statement in found), default=0))
 
 
 def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
@@ -184,13 +189,12 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
     return worth
 
 
-@lru_cache(maxsize=1024)
-def _said(n: int, text: str, role: str) -> tuple[Statement, ...]:
-    """The statements of one message's text. The latest are kept for the run: every compaction looks at them again."""
+def _said(n: int, text: str, role: str) -> Iterator[Statement]:
+    """The statements of one message's text."""
     text = _sampled(text)
     if role in ("tool", FILE):
-        return tuple(_shown(n, text, AGAIN if role == FILE else 1.0))
-    return tuple(_spoken(n, text, USER if role == "user" else FACT))
+        return _shown(n, text, AGAIN if role == FILE else 1.0)
+    return _spoken(n, text, USER if role == "user" else FACT)
 
 
 def _sampled(text: str) -> str:
@@ -198,8 +202,23 @@ def _sampled(text: str) -> str:
     if len(text) <= GIANT:
         return text
     end = GIANT // 3
-    strong = filter(_STRONG.search, (line for line in text[end:-end].split("\n") if len(line) <= 4 * LONG))
-    return "\n".join([text[:end], *islice(strong, GIANT // LONG), text[-end:]])
+    return "\n".join([text[:end], _striking(text[end:-end], GIANT // LONG), text[-end:]])
+
+
+def _striking(text: str, most: int) -> str:
+    """The lines of a text that hold something unmistakable, `most` of them; none that is a whole page."""
+    lines: list[str] = []
+    end = -1
+    for match in _STRONG.finditer(text):
+        if match.start() < end:
+            continue
+        start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+        end = len(text) if end < 0 else end
+        if end - start <= 4 * LONG:
+            lines.append(text[start:end])
+        if len(lines) == most:
+            break
+    return "\n".join(lines)
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -225,13 +244,14 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
 
 def _shown(n: int, text: str, factor: float) -> Iterator[Statement]:
     """Statements of what a tool gave back: fields and lines, those that give orders left out."""
+    orders, errors = _ORDERS.search(text), _ERROR_LINE.search(text)  # of most texts no line is either
     for line in _fields(text):
-        if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or _ORDERS.search(line):
+        if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or (orders and _ORDERS.search(line)):
             continue
         found = anchors.find(line)
         if not found:
             continue
-        kind = ERROR if _ERROR_LINE.search(line) else FACT
+        kind = ERROR if errors and _ERROR_LINE.search(line) else FACT
         if len(line) <= LONG:
             yield Statement(n, kind, line, _worth(found, WORTH[kind] * factor))
         else:
@@ -305,18 +325,34 @@ def _steps(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 Thin = Callable[[Gathered], None]
 
 
-def gather(entries: Iterable[Entry], pins: Iterable[str] = (), thin: Thin | None = None, most: int = 0) -> Gathered:
-    """Every statement of the given message entries (originals, in order of n; summaries are passed over).
+def pinned(pins: Iterable[str]) -> list[Statement]:
+    """What the user pinned, as statements of no message."""
+    return [Statement(0, USER, pin, {pin: 9.0}, True) for pin in pins]
 
-    `thin` is called each time there are more than `most` statements, to leave the best of them.
+
+def gather(
+    entries: Iterable[Entry],
+    into: Gathered | None = None,
+    thin: Thin | None = None,
+    most: int = 0,
+    spare: int = 0,
+) -> Gathered:
+    """Every statement of the given message entries (originals, in order of n; summaries are passed over), put `into`
+    what was gathered of those before them.
+
+    `thin` is called each time there are more than `most` statements, to leave the best of them. Of the first `spare`
+    characters that were not typed by the user only the lines are read that hold something unmistakable.
     """
-    out = Gathered([Statement(0, USER, pin, {pin: 9.0}, True) for pin in pins])
+    out = into or Gathered()
     for step in _steps(entry for entry in entries if not entry.get("summary")):
         results = {entry["message"].get("tool_call_id"): entry for entry in step[1:]}
         files = set()
         for entry in step:
             n, text, who = entry.get("n", 0), text_of(entry["message"]), role(entry)
             out.last = max(out.last, n)
+            if spare > 0 and who != "user":
+                spare -= len(text)
+                text = _striking(text, SCANT)
             if who in ("user", "assistant", "tool"):
                 out.statements += _said(n, text, FILE if entry["message"].get("tool_call_id") in files else who)
             for call in tool_calls(entry["message"]):

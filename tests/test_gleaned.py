@@ -1,0 +1,144 @@
+"""What is kept between compactions: it changes nothing but the time, and may be lost, torn or foreign at any moment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from writers import Writer
+
+from agent.compaction import Compactor, gleaned
+from agent.log.archive import redo, undo
+from agent.session import Session
+from agent.tokens import limits_for
+
+FACTS = [f"The port of service {name} is {4100 + 97 * at}." for at, name in enumerate("abcdefgh")]
+
+
+def kept(session: Session) -> Path:
+    return Path(session.path.removesuffix(".jsonl") + ".archive/gleaned.json")
+
+
+def say(session: Session, *texts: str) -> None:
+    for text in texts:
+        session.append({"type": "message", "message": {"role": "user", "content": text}})
+        session.append(
+            {"type": "message", "message": {"role": "assistant", "content": "So it is, and so be it. " * 30}}
+        )
+
+
+def compact(session: Session) -> str:
+    """Compact without a summary; the text of the message that stands in its place."""
+    compactor = Compactor(session, Writer([]), limits_for(2000, "flag"), (), lambda event: None)
+    assert compactor.now(strategy="raw_fallback")["outcome"] == "compacted"
+    return next(str(e["message"]["content"]) for e in session.entries if e.get("summary"))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    made = Session.create(str(tmp_path), {"model": "m"})
+    say(made, *FACTS[:4], "Well?")
+    compact(made)
+    say(made, *FACTS[4:], "And?")
+    return made
+
+
+def test_the_next_compaction_reads_only_what_is_new(session: Session) -> None:
+    """With the archives gone it still knows what they said."""
+    for path in kept(session).parent.glob("*.jsonl"):
+        path.write_bytes(b"")
+    text = compact(session)
+    assert [fact for fact in FACTS if fact.rstrip(".") not in text] == []
+
+
+def torn(session: Session) -> None:
+    path = kept(session)
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def gone(session: Session) -> None:
+    kept(session).unlink()
+
+
+def of_another_kind(session: Session) -> None:
+    kept(session).write_text('{"version": 1, "archive": 7, "statements": [[1]]}')
+
+
+def of_another_session(session: Session) -> None:
+    with Session.create(os.path.dirname(session.path), {"model": "m"}) as other:
+        say(other, "The port of service a is 1.", "Well?")
+        compact(other)
+        shutil.copy(kept(other), kept(session))
+
+
+def foreign_statements(session: Session) -> None:
+    """Of the right archive, but not statements at all."""
+    archive = session.meta["archived"]["sha256"]
+    kept(session).write_text(f'{{"version": 1, "archive": "{archive}", "last": "x", "statements": 3}}')
+
+
+@pytest.mark.parametrize("harm", [torn, gone, of_another_kind, of_another_session, foreign_statements])
+def test_without_it_everything_is_read_again(harm: Callable[[Session], None], session: Session) -> None:
+    harm(session)
+    text = compact(session)
+    assert [fact for fact in FACTS if fact.rstrip(".") not in text] == []
+    assert "service a is 1" not in text.replace("service a is 4100", "")
+    assert kept(session).stat().st_mode & 0o777 == 0o600
+
+
+def test_it_is_not_believed_after_an_undo(session: Session) -> None:
+    """What was taken back is a generation of its own; nothing is lost and nothing doubled."""
+    undo(session)
+    redo(session)
+    undo(session)
+    text = compact(session)
+    assert [text.count(fact.rstrip(".")) for fact in FACTS] == [1] * len(FACTS)
+
+
+def test_an_older_copy_of_the_session_knows_nothing_of_later_messages(session: Session) -> None:
+    """Put back by hand: the file that is kept is of an archive that this log does not know."""
+    before = Path(session.path).read_bytes()
+    say(session, "The secret word is xylophone.", "Well?")
+    compact(session)
+    session.close()
+    Path(session.path).write_bytes(before)
+    (kept(session).parent / "0002.jsonl").unlink()
+    with Session.open(os.path.dirname(session.path), session.id) as again:
+        text = compact(again)
+    assert "xylophone" not in text
+    assert [fact for fact in FACTS if fact.rstrip(".") not in text] == []
+
+
+def test_where_it_cannot_be_written_nothing_fails(session: Session) -> None:
+    kept(session).unlink()
+    (kept(session).parent / "gleaned.json.tmp").mkdir()
+    assert "service h" in compact(session)
+    assert not kept(session).exists()
+
+
+TEXTS = st.one_of(
+    st.sampled_from(FACTS),
+    st.text(max_size=60),
+    st.sampled_from(
+        ["Never touch legacy/.", "端口是 8080。", "see src/a.py and https://example.org/x", "half a \ud83d pair"]
+    ),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(TEXTS, min_size=1, max_size=5), min_size=2, max_size=5))
+def test_what_is_gathered_is_the_same_with_and_without_it(
+    tmp_path_factory: pytest.TempPathFactory, lives: list[list[str]]
+) -> None:
+    with Session.create(str(tmp_path_factory.mktemp("s")), {"model": "m"}) as session:
+        for texts in lives:
+            say(session, *texts, "Well?")
+            with_it = gleaned.gather(session)
+            kept(session).unlink(missing_ok=True)
+            assert gleaned.gather(session) == with_it
+            compact(session)
