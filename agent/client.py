@@ -26,7 +26,7 @@ from agent.wire import Dialect
 from agent.wire.body import encode_request, output_cap
 from agent.wire.exchange import Exchange, Refusal
 from agent.wire.memory import Memory
-from agent.wire.providers import Target
+from agent.wire.providers import Target, structured
 from agent.wire.stream import Assembled, Assembler
 from agent.wire.transport import Transport
 
@@ -42,7 +42,8 @@ _FILTERED = (
 class ChatClient:
     """A `messages.Model` on a chat-completions server.
 
-    `window` (tokens, may be set later) lets it tell an empty answer from a full context. Timeouts are seconds.
+    `window` (tokens, may be set later) lets it tell an empty answer from a full context. `summary_format` is the
+    setting of that name. Timeouts are seconds.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ChatClient:
         stall_timeout: float = STALL_SECONDS,
         max_output: int | None = None,
         window: int | None = None,
+        summary_format: str = "auto",
         memory: Memory | None = None,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -64,6 +66,7 @@ class ChatClient:
         self.target = target
         self.name = target.model
         self.window = window
+        self._summary_format = summary_format
         self.memory = memory or Memory()
         self._emit = emit or (lambda event: None)
         self._debug_sink = debug
@@ -82,6 +85,13 @@ class ChatClient:
     def takes_tools(self) -> bool:
         """Whether tools may be offered to this model."""
         return self.dialect.tools
+
+    @property
+    def structured(self) -> str:
+        """See `messages.Model.structured`; what the user says of it (`summary_format`) comes before what is known."""
+        if "response_format" in self.dialect.drop or self._summary_format == "text":
+            return ""
+        return structured(self.target) or ("sampling" if self._summary_format == "json" else "")
 
     def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         """See `messages.Model.complete`. Raises also `ConfigError` (TLS, proxy, address)."""

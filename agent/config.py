@@ -15,84 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from agent.errors import ConfigError, UsageError
-
-OFF = "off"
-
-
-# ---- reading one value ----
-
-
-def parse_tokens(text: str) -> int:
-    """A number of tokens: 8192, 8k (8,000) or 200_000. Raises ValueError for anything else, zero or less."""
-    digits = text.strip().lower()
-    scale = 1000 if digits.endswith("k") else 1
-    digits = digits.removesuffix("k").replace("_", "")
-    if not (digits.isascii() and digits.isdigit()) or int(digits) == 0:
-        raise ValueError("a number of tokens such as 8192, 8k or 200_000")
-    return int(digits) * scale
-
-
-def parse_compact_at(text: str) -> float | int | str:
-    """When to compact: a fraction of the window (0.75), a number of tokens (90k), or `off`."""
-    word = text.strip().lower()
-    if word == OFF:
-        return OFF
-    if "." in word:
-        try:
-            share = float(word)
-        except ValueError:
-            share = 0.0
-        if 0.0 < share < 1.0:
-            return share
-        raise ValueError("a fraction between 0 and 1, a number of tokens, or off")
-    try:
-        return parse_tokens(word)
-    except ValueError:
-        raise ValueError("a fraction between 0 and 1, a number of tokens, or off") from None
-
-
-def parse_count(text: str) -> int:
-    """A whole number above zero."""
-    word = text.strip().replace("_", "")
-    if not (word.isascii() and word.isdigit()) or int(word) == 0:
-        raise ValueError("a whole number above zero")
-    return int(word)
-
-
-def parse_seconds(text: str) -> float:
-    """Seconds above zero; a fraction is allowed."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds < 1e7:
-        raise ValueError("a number of seconds above zero")
-    return seconds
-
-
-def parse_switch(text: str) -> bool:
-    word = text.strip().lower()
-    if word in {"1", "true", "yes", "on"}:
-        return True
-    if word in {"0", "false", "no", "off", ""}:
-        return False
-    raise ValueError("true or false")
-
-
-def parse_names(text: str) -> tuple[str, ...]:
-    """Names with commas between; empty ones are dropped."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        word = text.strip().lower()
-        if word not in words:
-            raise ValueError(" or ".join(words))
-        return word
-
-    return parse
-
+from agent.values import one_of, parse_compact_at, parse_count, parse_names, parse_seconds, parse_switch, parse_tokens
 
 SANDBOX_MODES = ("read-only", "workspace-write", "off")
 
@@ -119,6 +42,8 @@ OPTIONS: tuple[Option, ...] = (
     _option("compact_at", parse_compact_at),
     _option("summary_model", str),
     _option("summary_instructions", str),
+    _option("summary_format", one_of("auto", "json", "text"), "auto"),
+    _option("summary_role", one_of("user", "assistant", "system"), "user"),
     _option("max_tokens", parse_count),
     _option("max_steps", parse_count, 100),
     _option("timeout", parse_seconds),
@@ -158,6 +83,10 @@ class Settings(NamedTuple):
     summary_model: str | None = None
     summary_instructions: str | None = None
     """What every summary is to keep in mind, in the user's words; joins the instruction of the summary call."""
+    summary_format: str = "auto"
+    """How a summary is asked for: JSON held to a schema, text with headings, or JSON where the server is known to have it."""
+    summary_role: str = "user"
+    """The role of the message that stands for what was folded."""
     max_tokens: int | None = None
     """Cap on one answer."""
     max_steps: int = 100

@@ -161,6 +161,12 @@ class Model(Protocol):
         """Whether tools may be offered to it."""
         ...
 
+    @property
+    def structured(self) -> str:
+        """How its server holds an answer to a `response_format`: "sampling" (the prompt stays as it is), "prompt" (the
+        schema joins the beginning of the prompt, so that a cached one is of no use), "" (not known to)."""
+        ...
+
     def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         """Make one request and return its answer.
 

@@ -11,6 +11,9 @@ session's life and so names the entry for ever, and `at`, an RFC 3339 time in UT
                  "interrupted"?; a result adds "tool":{"name","ok","seconds",...}; "summary":true marks a summary;
                  "pruned":true marks a message shortened in place, whose original stands in an earlier generation
     compaction  {"type":"compaction","n","at","reason","strategy","folded","kept","archive","tokens","checks",...}
+    attempt     {"type":"attempt","n","at","reason","outcome","text","tokens","checks",...}: a compaction that asked a model
+                 and changed nothing
+    pin         {"type":"pin","n","at","text"}: what no compaction may drop
     undo        {"type":"undo","n","at","undid":<n>,"archive","redo"?:true}
     failed      {"type":"failed","n","at","prompt":<n>,"error":{"kind","text"}}: a turn that failed
 

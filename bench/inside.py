@@ -138,6 +138,7 @@ class Silent:
 
     name = "m"
     takes_tools = False
+    structured = ""
 
 
 def listing(rounds: int, sessions: int) -> list[Row]:

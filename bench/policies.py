@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from agent.anchors import find, missing
 from agent.compaction import Compactor
-from agent.compaction.summary import HEADINGS
+from agent.compaction.form import HEADINGS
 from agent.messages import Delta, Message, Reply, Request, Sent, Usage, text_of
 from agent.session import Session
 from agent.tokens import estimate, estimate_messages, limits_for
@@ -33,6 +33,7 @@ class Summariser:
     write: Summarise
     finish: str = "stop"
     takes_tools: bool = False
+    structured: str = ""
     calls: int = 0
 
     def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:

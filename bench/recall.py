@@ -22,7 +22,7 @@ import orjson
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agent.compaction import Compactor
-from agent.compaction.summary import instruction
+from agent.compaction.form import instruction
 from agent.errors import AgentError
 from agent.messages import Message, Request, text_of
 from agent.session import Session

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from server import check_messages
 from writers import READ, Talk, Writer, chatter, reply, sections, talk
 
 from agent import tokens
@@ -291,7 +292,8 @@ def test_a_disk_that_refuses_leaves_the_history_and_the_turn_goes_on(monkeypatch
 
     monkeypatch.setattr(made.session, "rewrite", full)
     assert not made.compactor.make_room()
-    assert made.session.entries == before
+    *untouched, attempt = made.session.entries
+    assert untouched == before and (attempt["type"], attempt["outcome"]) == ("attempt", "failed")
     assert made.told() == ["Compacting", "NotCompacted failed"]
 
 
@@ -388,7 +390,23 @@ def test_by_hand_the_three_reasons_for_nothing_are_three_notices() -> None:
 
     silent = talk(Writer([reply("")]), window=100_000)
     chatter(silent, 20)
+    assert silent.compactor.now(dry_run=True)["outcome"] == "no_summary"
+    assert silent.session.entries[-1]["type"] == "message"
     assert silent.compactor.now()["outcome"] == "no_summary"
+    attempt = {k: v for k, v in silent.session.entries[-1].items() if k not in ("at", "ms")}
+    assert attempt == {
+        "type": "attempt",
+        "n": 42,
+        "reason": "manual",
+        "outcome": "no_summary",
+        "text": "the answer holds no text",
+        "tokens": {"before": attempt["tokens"]["before"], "after_estimate": attempt["tokens"]["before"]},
+        "checks": {"ok": False, "reasons": ["empty"], "anchors": 0, "hit": 0},
+        "guard": {"strikes": 0, "row": 0, "ratio": 1.0},
+        "model": "writer",
+        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 80},
+        "error": "the answer holds no text",
+    }
 
     broken = talk(Writer([APIError("the server is gone")]), window=100_000)
     chatter(broken, 20)
@@ -484,3 +502,41 @@ def test_what_a_compaction_does_not_know_survives_it() -> None:
     assert made.compactor.make_room()
     assert [e["text"] for e in made.session.entries if e["type"] == "bookmark"] == ["here"]
     assert made.session.entries[-1]["mood"] == "curious"
+
+
+def test_an_attempt_stays_in_the_archive_when_a_later_one_succeeds() -> None:
+    made = talk(Writer([reply(""), reply(SMALL_TALK)]), window=100_000)
+    chatter(made, 20)
+    assert [made.compactor.now()["outcome"] for _ in range(2)] == ["no_summary", "compacted"]
+    assert [e["type"] for e in made.session.entries if e["type"] != "message"] == ["compaction"]
+    (_, _, archived), _ = made.session.generations()
+    assert [e["type"] for e in archived if e["type"] != "message"] == ["attempt"]
+
+
+# ---- the role of the summary ----
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_the_summary_has_the_role_that_is_asked_for(role: str) -> None:
+    """Over several compactions; whatever it is, a strict server takes what is sent, and the system prompt is whole."""
+    made = talk(window=4000, role=role, system="You help. " * 20)
+    compacted = 0
+    for turn in range(60):
+        made.say("user", f"Question {turn}: what do you make of service s{turn} on port {4100 + turn}? " * 4)
+        compacted += made.compactor.make_room()
+        assert check_messages(prepare_for_wire(made.session.view())) is None
+        made.answer("Well, one could say this or that about it, " * 10)
+    assert compacted >= 3
+    (summary,) = (e for e in made.session.entries if e.get("summary"))
+    assert summary["message"]["role"] == role
+    assert made.session.view()[0]["content"] == "You help. " * 20
+    assert "port 4100" in made.whole()
+
+
+def test_without_a_system_prompt_a_summary_in_its_role_is_still_folded_into_the_next() -> None:
+    made = talk(window=4000, role="system", system="")
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    assert sum(bool(e.get("summary")) for e in made.session.entries) == 1

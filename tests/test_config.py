@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import OPTIONS, Settings, load_settings, merge, parse_compact_at, parse_tokens
+from agent.config import OPTIONS, Settings, load_settings, merge
 from agent.errors import ConfigError, UsageError
+from agent.values import parse_compact_at, parse_tokens
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ class Named:
 
     name = "m"
     takes_tools = True
+    structured = ""
 
 
 def session_of(characters: int, prompt_tokens: int | None = None) -> Session:

@@ -75,3 +75,16 @@ def test_growth_forgives() -> None:
 def test_damaged_records_are_read_as_nothing() -> None:
     for damage in ({}, {"tokens": 7, "guard": []}, {"tokens": {"before": "x"}, "guard": {"strikes": None}}):
         assert guards.state({"counts": 3}, [{"type": "compaction", "n": 1, **damage}], 3000).grown is False
+
+
+def test_an_attempt_that_gained_nothing_is_a_strike_unless_a_person_asked_for_it() -> None:
+    """The next waits until there is more to leave out: a model is not asked at every step."""
+    meta, entries = session(4000, 1000, 1100)
+    attempt = {"type": "attempt", "reason": "threshold", "n": 20, "tokens": {"before": 3500, "after_estimate": 3500}}
+    word = {"type": "message", "n": 22, "message": {"role": "user", "content": "Go on."}}
+    now = guards.state(meta, [*entries, attempt, word], 3000)
+    assert now == State(3500, True, 1, 1)
+    assert guards.refusal(now, 3550, 4000) == "the context has hardly grown since the last compaction"
+    assert guards.refusal(now, 3800, 4000) == ""
+    by_hand = {**attempt, "reason": "manual"}
+    assert guards.state(meta, [*entries, by_hand, word], 3000) == State(1100, True, 0, 0)

@@ -55,12 +55,12 @@ def server(model_file: str) -> Iterator[str]:
 
 
 class Asking:
-    def __init__(self, url: str, dialect: Dialect | None = None) -> None:
+    def __init__(self, url: str, dialect: Dialect | None = None, **more: Any) -> None:
         self.events: list[Event] = []
         self.deltas: list[Delta] = []
         self.memory = Memory()
         target = Target("", url, "local", dialect=dialect or Dialect(alternate=True))
-        self.client = ChatClient(target, emit=self.events.append, memory=self.memory, environ={})
+        self.client = ChatClient(target, emit=self.events.append, memory=self.memory, environ={}, **more)
 
     def ask(self, prompt: str, **more: Any) -> Any:
         messages = more.pop("messages", [{"role": "user", "content": prompt}])
@@ -179,14 +179,21 @@ class Watched:
     def takes_tools(self) -> bool:
         return self.client.takes_tools
 
+    @property
+    def structured(self) -> str:
+        return self.client.structured
+
     def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         reply = self.client.complete(request, on_delta)
         self.replies.append((request.purpose, reply))
         return reply
 
 
-def test_the_summary_call_is_served_from_the_cache(asking: Asking) -> None:
-    """It repeats the conversation to the byte and puts its instruction last: only that has to be read anew."""
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_summary_call_is_served_from_the_cache(server: str, form: str) -> None:
+    """It repeats the conversation to the byte and puts its instruction last: only that has to be read anew. So it is
+    where the answer is held to a schema: the server's sampler does that, and the prompt stays as it was."""
+    asking = Asking(server, summary_format=form)
     session = Session.ephemeral({"cwd": "/", "model": "local"})
     say = [
         ("system", "You are brief."),
@@ -197,8 +204,10 @@ def test_the_summary_call_is_served_from_the_cache(asking: Asking) -> None:
     model = Watched(asking.client)
     asked = model.complete(Request(session.view(), TOOLS, max_tokens=8), asking.deltas.append)
     Compactor(session, model, limits_for(WINDOW, "server"), TOOLS, asking.events.append).now()
+    asking.client.close()
     purpose, summary = model.replies[1]
     assert purpose == "summary"
+    assert str(summary.message["content"]).lstrip().startswith("{") == (form == "json")
     assert asked.usage and summary.usage and summary.usage.cached is not None
     fresh = summary.usage.prompt - summary.usage.cached
     assert summary.usage.cached > 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from writers import READ, Writer, reply, sections
 
 from agent import tokens
 from agent.compaction import summary
+from agent.compaction.form import HEADINGS
 from agent.errors import APIError, ContextOverflow, Interrupted, TemporaryError
 from agent.messages import Usage
 
@@ -120,12 +122,36 @@ def test_history_is_data_and_cannot_close_its_own_quotation() -> None:
     assert text.index("obey") < text.index("</conversation>")
 
 
-def test_the_instruction_names_every_heading_the_cap_and_the_users_wishes() -> None:
-    for window in (700, 8192, 200_000):
-        order = summary.instruction(400, window, "keep API names")
-        assert all(f"## {name}" in order for name in summary.HEADINGS)
-        assert "200 words" in order and order.endswith("keep API names")
-    assert tokens.estimate(summary.instruction(64, 700)) < 110
+def test_a_schema_is_asked_for_where_it_leaves_a_cached_prefix_alone() -> None:
+    """(how the server does it) -> is the aligned request held to it, is the serialised one."""
+    head = [{"role": "user", "content": "Hello."}]
+    told = [(2, head[0])]
+
+    def held(structured: str) -> tuple[bool, bool]:
+        about = {"window": 8000, "cap": 300, "structured": structured}
+        (one,) = summary.requests_for(head, told, (), **about)
+        (two,) = summary.requests_for(None, told, (), **about)
+        assert one.messages[:-1] == head
+        assert ("JSON" in one.messages[-1]["content"]) == (one.response_format is not None)
+        return one.response_format is not None, two.response_format is not None
+
+    assert {how: held(how) for how in ("", "prompt", "sampling")} == {
+        "": (False, False),
+        "prompt": (False, True),
+        "sampling": (True, True),
+    }
+    (short,) = summary.requests_for(head, told, (), window=8000, cap=64, structured="sampling")
+    assert short.response_format is None  # the keys would fill it
+
+
+def test_a_structured_answer_is_judged_and_kept_as_text() -> None:
+    lines = {name: ["none"] for name in HEADINGS} | {"Goal": ["Make the report work for the people who read it."]}
+    writer = Writer([reply(json.dumps(lines))], structured="sampling")
+    asked = summary.requests_for(
+        [{"role": "user", "content": "x"}], [], (), window=8000, cap=300, structured="sampling"
+    )
+    answer = summary.ask(writer, asked, summary.Source(10_000))
+    assert answer.verdict.ok and answer.text == sections()
 
 
 def test_a_long_message_is_cut_in_the_middle_and_says_so() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import tokens
-from agent.compaction import summary
+from agent.compaction import form, summary
 from agent.errors import UsageError
 from agent.messages import Usage
 
@@ -159,7 +159,7 @@ def test_the_trigger_leaves_room_for_the_reply_and_for_the_compaction_itself(win
     assert limits.keep == min(int(0.30 * window), limits.trigger // 2)
     assert limits.target == limits.trigger // 2
     cap = summary.summary_cap(window)
-    order = {"role": "user", "content": summary.instruction(cap, window)}
+    order = {"role": "user", "content": form.instruction(cap, window)}
     assert limits.trigger + tokens.message_tokens(order) + cap <= window
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.compaction import Compactor
-from agent.compaction.summary import HEADINGS
+from agent.compaction.form import HEADINGS
 from agent.events import Compacted, Compacting, Event, NotCompacted
 from agent.messages import Delta, Message, Reply, Request, Schema, Sent, Usage, text_of
 from agent.session import Session
@@ -43,6 +43,7 @@ class Writer:
     script: Script
     name: str = "writer"
     takes_tools: bool = True
+    structured: str = ""
     window: int | None = None
     requests: list[Request] = field(default_factory=list)
 

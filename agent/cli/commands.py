@@ -41,7 +41,7 @@ def compact(
     """Compact a session now; --dry-run shows the summary and what would be folded."""
     from agent.cli.run import compact_now
     from agent.compaction.draft import STRATEGIES
-    from agent.config import parse_tokens
+    from agent.values import parse_tokens
 
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(f"--strategy is {strategy!r}, but it takes {', '.join(STRATEGIES[:-1])} or {STRATEGIES[-1]}")

@@ -120,6 +120,7 @@ class Equipment:
             emit,
             summary_model=self.summary_client,
             instructions=self.settings.summary_instructions or "",
+            role=self.settings.summary_role,
             recall=self.may_recall,
             price=pricing(self.client.target),
         )
@@ -238,6 +239,7 @@ def open_client(
         debug=debug,
         first_byte_timeout=settings.first_byte_timeout,
         stall_timeout=settings.stall_timeout,
+        summary_format=settings.summary_format,
         memory=Memory(default_path(environ)),
         environ={**environ, "AGENT_TLS": settings.tls},
     )

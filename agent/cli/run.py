@@ -15,7 +15,7 @@ from agent.cli import outfile
 from agent.cli.asked import COMPACT, Ask, check, free_name, is_compact_command, read_prompt, read_system, with_block
 from agent.cli.asking import asker
 from agent.cli.equipment import TOY, Equipment, equip, system_message
-from agent.config import Settings, load_settings, parse_seconds
+from agent.config import Settings, load_settings
 from agent.errors import AgentError, DeniedError, Exit, SessionBusy, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.log import library
@@ -23,6 +23,7 @@ from agent.loop import Turn
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
+from agent.values import parse_seconds
 
 if TYPE_CHECKING:
     from agent.jsonlines import JsonLines

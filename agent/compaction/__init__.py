@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +68,8 @@ Price = Callable[[Usage], float | None]
 class Compactor:
     """Keeps one session's context within the limits of one model.
 
-    `limits` is replaced when a window is learnt; `tools` may be, when what is offered changes.
+    `limits` is replaced when a window is learnt; `tools` may be, when what is offered changes. `role` is that of the
+    summary message: "user", "assistant" or "system" (which a server gets with the system prompt, in front).
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Compactor:
         *,
         summary_model: Model | None = None,
         instructions: str = "",
+        role: str = "user",
         recall: bool | None = None,
         price: Price | None = None,
     ) -> None:
@@ -91,6 +94,7 @@ class Compactor:
         self._emit = emit
         self._summary_model = summary_model
         self._instructions = instructions
+        self._role = role
         self._price = price
         self._ratio: float | None = None
         self._learnt_from: Sequence[Entry] = ()
@@ -219,8 +223,11 @@ class Compactor:
         if job.fits:
             draft = self._fitting(context, draft, room, job)
         if draft is None or sent(context, draft) >= estimate_messages(self._session.view()):
-            why = answer.outcome or "nothing"
-            return self._not(why, answer.error or NOTHING, once=job.reason == "threshold")
+            why, told = answer.outcome or "nothing", answer.error or NOTHING
+            if not dry_run:
+                guard = guards.remembered(now, before, context.ratio)
+                self._attempted(job.reason, why, told, answer, before, guard, started)
+            return self._not(why, told, once=job.reason == "threshold")
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""
@@ -266,7 +273,7 @@ class Compactor:
         return None
 
     def _past(self) -> Past:
-        return Past(self._gather, f"{self._session.id}.archive", self.recall)
+        return Past(self._gather, f"{self._session.id}.archive", self.recall, self._role)
 
     def _gather(self) -> record.Gathered:
         """Everything that was stated in the session's life, looked for once in a compaction."""
@@ -305,7 +312,7 @@ class Compactor:
         earlier = covered(cut.folded)[2]
         told = [(e.get("n", 0), e["message"]) for e in by_n(context.body, cut.folded) if not e.get("summary")]
         about: dict[str, Any] = {"cap": min(room.written, max(64, source.tokens // 2)), "wishes": wishes}
-        about |= {"earlier": earlier, "ratio": context.ratio}
+        about |= {"earlier": earlier, "ratio": context.ratio, "structured": model.structured}
         answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source)
         if "overflow" in answer.verdict.reasons:
             smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
@@ -318,7 +325,7 @@ class Compactor:
         self, job: Job, draft: Draft, answer: summary.Answer, context: Material, before: int, now: guards.State
     ) -> dict[str, Any]:
         numbers = [e.get("n", 0) for e in draft.folded]
-        entry: dict[str, Any] = {
+        return {
             "reason": job.reason,
             "strategy": draft.strategy,
             "folded": [min(numbers), max(numbers)] if numbers else [],
@@ -326,14 +333,19 @@ class Compactor:
             "tokens": {"before": before, "after_estimate": round(draft.tokens * self._counted)},
             "checks": answer.verdict.as_json(),
             "guard": guards.remembered(now, before, context.ratio),
+            **answer.about(),
         }
+
+    def _attempted(
+        self, reason: str, why: str, told: str, answer: summary.Answer, size: int, guard: dict[str, Any], started: float
+    ) -> None:
+        """Record an attempt that asked a model and changed nothing, where that can still be written."""
+        tokens = {"before": size, "after_estimate": size}
+        about = {"reason": reason, "outcome": why, "text": told, "tokens": tokens, "checks": answer.verdict.as_json()}
+        taken = {"ms": round((time.monotonic() - started) * 1000)}
         if answer.model:
-            entry["model"] = answer.model
-        if answer.usage is not None:
-            entry["usage"] = answer.usage.as_json()
-        if answer.error:
-            entry["error"] = answer.error
-        return entry
+            with suppress(StorageError):
+                self._session.append({"type": "attempt", **about, "guard": guard, **answer.about(), **taken})
 
     def _write(
         self, entry: dict[str, Any], draft: Draft, context: Material, answer: summary.Answer, started: float
@@ -341,13 +353,15 @@ class Compactor:
         session = self._session
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         head = {"type": "compaction", "n": session.new_n(), "at": at}
-        entry = head | entry | {"archive": session.next_archive(), "ms": round((time.monotonic() - started) * 1000)}
+        entry = {**head, **entry, "archive": session.next_archive(), "ms": round((time.monotonic() - started) * 1000)}
         summaries = [{**lead, "n": session.new_n(), "at": at} for lead in draft.lead]
         entries = [entry, *context.others, *context.system, *summaries, *draft.body]
         try:
             archive = session.rewrite(entries)
         except StorageError as error:
-            return self._not("failed", f"The compaction could not be saved, the history is as it was: {error}")
+            told = f"The compaction could not be saved, the history is as it was: {error}"
+            self._attempted(entry["reason"], "failed", told, answer, entry["tokens"]["before"], entry["guard"], started)
+            return self._not("failed", told)
         if self._gathered is not None:
             gleaned.keep(session, self._gathered)
         cost = self._price(answer.usage) if self._price and answer.usage else None

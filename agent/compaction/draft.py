@@ -48,6 +48,7 @@ class Past(NamedTuple):
     gathered: Callable[[], record.Gathered]
     archive: str
     recall: bool
+    role: str = "user"
 
     def frame(self, cut: plan.Fold) -> summary.Frame:
         first, last, _ = covered(cut.folded)
@@ -59,11 +60,11 @@ def sent(context: Material, draft: Draft) -> int:
     return estimate_messages(replay([*context.system, *draft.lead, *draft.body]))
 
 
-def framing(folded: Sequence[Entry], written: str, text: str) -> Entry:
+def framing(folded: Sequence[Entry], written: str, text: str, role: str) -> Entry:
     """The entry of the summary message: what it says, and for later compactions what it stands for."""
     first, last, earlier = covered(folded)
     about = {"summary": True, "written": written or earlier, "covers": [first, last]}
-    return {"type": "message", "message": {"role": "user", "content": text}, **about}
+    return {"type": "message", "message": {"role": role, "content": text}, **about}
 
 
 def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:
@@ -113,7 +114,7 @@ def drafted(
     loose = "\n".join([written, *(text_of(e["message"]) for e in kept if e.get("pruned"))])
     standing = record.gather([{"message": {"role": "user", "content": loose}}], known.of(stays.__contains__))
     facts = record.compose(known.of(lambda n: n not in stays), room.record, present, standing)
-    lead = framing(cut.folded, written, summary.framed(past.frame(cut), written, facts, earlier))
+    lead = framing(cut.folded, written, summary.framed(past.frame(cut), written, facts, earlier), past.role)
     tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)
 
@@ -141,7 +142,7 @@ def fitting(context: Material, draft: Draft | None, room: Room, job: Job, past: 
 def _less(context: Material, room: Room, job: Job, past: Past, free: int) -> Iterator[Draft]:
     """The last prompt and step with a smaller record, with a line for it, with none; at last they are shortened."""
     cut = plan.last(context.body)
-    line = [framing(cut.folded, "", summary.brief(past.frame(cut)))] if cut.folded else []
+    line = [framing(cut.folded, "", summary.brief(past.frame(cut)), past.role)] if cut.folded else []
     if cut.folded:
         for share in (2, 4):
             yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past)

@@ -35,8 +35,9 @@ class State(NamedTuple):
 
 
 def last_record(entries: Sequence[Entry]) -> Entry | None:
-    """The compaction record of this generation."""
-    return next((e for e in reversed(entries) if e.get("type") == "compaction"), None)
+    """The compaction record of this generation, or that of an attempt since: one that gained nothing."""
+    of_its_own = (e for e in reversed(entries) if e.get("reason") != "manual" or e.get("type") == "compaction")
+    return next((e for e in of_its_own if e.get("type") in ("compaction", "attempt")), None)
 
 
 def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:

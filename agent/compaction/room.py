@@ -70,8 +70,8 @@ class Room(NamedTuple):
 def material(entries: Sequence[Entry], tools: Sequence[Schema], ratio: float) -> Material:
     """Sort the entries of a session: system message first, what can be compacted, and what is only carried along."""
     live = standing(entries)
-    lead = 1 if live and plan.role(live[0]) == "system" else 0
-    others = tuple(e for e in entries if e.get("type") not in ("message", "compaction", "undo", "failed"))
+    lead = 1 if live and plan.role(live[0]) == "system" and not live[0].get("summary") else 0
+    others = tuple(e for e in entries if e.get("type") not in ("message", "compaction", "attempt", "undo", "failed"))
     fixed = tool_tokens(tools) + plan.size(live[:lead])
     return Material(tuple(live[:lead]), tuple(live[lead:]), others, fixed, ratio)
 

@@ -23,7 +23,7 @@ BOM = b"\xef\xbb\xbf"
 INTERRUPTED = "interrupted, outcome unknown: the run ended before a result was saved. Check before repeating the call."
 """The view's answer to a call whose result was never saved."""
 
-KNOWN_TYPES = frozenset({"meta", "message", "compaction", "undo", "failed"})
+KNOWN_TYPES = frozenset({"meta", "message", "compaction", "attempt", "undo", "failed", "pin"})
 
 
 class Line(NamedTuple):

@@ -124,6 +124,8 @@ def life(entries: Iterable[Entry], *, shared: int = 0, price: Price = no_price) 
             saved.append(size - (left if left is not None else size))
             size = left if left is not None else size
             _fold(found, entry, before, left, shared, price)
+        elif entry["type"] == "attempt":
+            _paid(found, entry, shared, price)
         elif entry["type"] == "undo":
             size += -saved[-1] if entry.get("redo") else saved[-1]
             found.folds.append(_made(entry, len(found.steps), None, size))
@@ -149,11 +151,17 @@ def _step(found: Life, entry: Entry, size: int, shared: int, price: Price) -> No
 def _fold(found: Life, entry: Entry, before: int | None, left: int | None, shared: int, price: Price) -> None:
     found.folds.append(_made(entry, len(found.steps), before, left))
     if entry["n"] > shared:
-        usage = usage_from_json(entry.get("usage"))
         for totals in (found.totals, found.day(str(entry.get("at") or ""))):
             totals.compactions += 1
-            if usage is not None:
-                totals.add(usage, price(str(entry.get("model") or ""), usage))
+    _paid(found, entry, shared, price)
+
+
+def _paid(found: Life, entry: Entry, shared: int, price: Price) -> None:
+    """What the summary's request took, whether or not a compaction came of it."""
+    usage = usage_from_json(entry.get("usage"))
+    if entry["n"] > shared and usage is not None:
+        for totals in (found.totals, found.day(str(entry.get("at") or ""))):
+            totals.add(usage, price(str(entry.get("model") or ""), usage))
 
 
 def _made(entry: Entry, after: int, before: int | None, left: int | None) -> Fold:

@@ -13,10 +13,10 @@ from agent.session import Session
 
 
 def story(session: Session) -> Iterator[Entry]:
-    """Every message of the life in order of `n`, un-shortened, and each compaction and undo in its place, once."""
+    """Every message of the life in order of `n`, un-shortened, and what happened between them in its place, once."""
     events: dict[int, Entry] = {}
     for _, _, entries in session.generations():
-        events |= {e["n"]: e for e in entries if e["type"] in ("compaction", "undo", "failed")}
+        events |= {e["n"]: e for e in entries if e["type"] in ("compaction", "attempt", "undo", "failed")}
     waiting = sorted(events.items(), reverse=True)
     for entry in session.originals():
         while waiting and waiting[-1][0] < entry["n"]:
@@ -31,10 +31,12 @@ def title_of(session: Session) -> str:
 
 
 def event_line(entry: Entry) -> str:
-    """A compaction, undo or failure in one sentence."""
+    """A compaction, an attempt at one, an undo or a failure in one sentence."""
     if entry["type"] == "undo":
         word = "undo taken back" if entry.get("redo") else "compaction undone"
         return f"{word} (entry {entry.get('undid')})"
+    if entry["type"] == "attempt":
+        return f"not compacted ({entry.get('reason', 'attempt')}): {entry.get('text', '')}"
     if entry["type"] == "failed":
         error = entry.get("error")
         return f"the turn failed: {error.get('text') if isinstance(error, dict) else error}"

@@ -73,6 +73,12 @@ BY_NAME = {p.name: p for p in TABLE} | {
     "google": next(p for p in TABLE if p.name == "gemini"),
     "zai": next(p for p in TABLE if p.name == "zhipu"),
 }
+_SCHEMAS = {
+    **dict.fromkeys(("ollama", "lmstudio", "llamacpp", "local", "vllm"), "sampling"),
+    **dict.fromkeys(("openai", "gemini", "mistral", "xai"), "prompt"),
+}
+"""Who holds an answer to a JSON schema, and how (`messages.Model.structured`). OpenAI says of its own that the schema is
+a prefix of the system message; of the others that is assumed."""
 _AGGREGATORS = {"openrouter", "siliconflow", "together", "fireworks", "novita"}
 
 
@@ -158,6 +164,12 @@ def provider_at(base_url: str) -> Provider | None:
         elif host == home.hostname or any(host == h or host.endswith("." + h) for h in provider.hosts):
             return provider
     return None
+
+
+def structured(target: Target) -> str:
+    """How the server of a target is known to hold an answer to a JSON schema (`messages.Model.structured`)."""
+    provider = provider_at(target.base_url)
+    return _SCHEMAS.get(target.provider or (provider.name if provider else ""), "")
 
 
 def normal_url(url: str) -> tuple[str, dict[str, str]]:

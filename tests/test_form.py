@@ -1,0 +1,56 @@
+"""The form of a summary: headings, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import fastjsonschema
+import pytest
+
+from agent import tokens
+from agent.compaction import form
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_instruction_names_every_heading_the_cap_and_the_users_wishes(as_json: bool) -> None:
+    for window in (700, 8192, 200_000):
+        order = form.instruction(400, window, "keep API names", as_json=as_json)
+        assert all(f"## {name}" in order for name in form.HEADINGS)
+        assert "200 words" in order and order.endswith("keep API names") and ("JSON" in order) == as_json
+    assert tokens.estimate(form.instruction(64, 700)) < 110
+
+
+WHOLE: dict[str, Any] = {name: [f"about {name}", "and more"] for name in form.HEADINGS}
+
+
+def test_the_schema_takes_every_heading_once_and_nothing_else() -> None:
+    check = fastjsonschema.compile(form.response_format()["json_schema"]["schema"])
+    check(WHOLE)
+    for wrong in ({**WHOLE, "Goal": "text"}, {**WHOLE, "Extra": []}, {k: v for k, v in WHOLE.items() if k != "Open"}):
+        with pytest.raises(fastjsonschema.JsonSchemaValueException):
+            check(wrong)
+
+
+def test_json_becomes_text_with_headings() -> None:
+    text = form.read(json.dumps({**WHOLE, "Open": []}, indent=1))
+    assert text.startswith("## Goal\n- about Goal\n- and more\n## Done\n- about Done")
+    assert "## Open\n- none\n## Constraints" in text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "## Goal\n- x",
+        "{",
+        '{"Goal": "x"}',
+        "{}",
+        '{"Goal": [1]}',
+        "[1]",
+        '"Goal"',
+        json.dumps({**WHOLE, "Done": None}),
+    ],
+)
+def test_what_is_not_of_the_form_is_left_to_be_judged_as_it_is(answer: str) -> None:
+    assert form.read(answer) == answer
