@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from agent.client import ChatClient
-from agent.compaction import Compactor
+from agent.compaction import Compactor, summary
 from agent.errors import ContextOverflow
 from agent.events import Event
 from agent.messages import Delta, Reply, Request, tool_calls
@@ -189,11 +190,8 @@ class Watched:
         return reply
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_the_summary_call_is_served_from_the_cache(server: str, form: str) -> None:
-    """It repeats the conversation to the byte and puts its instruction last: only that has to be read anew. So it is
-    where the answer is held to a schema: the server's sampler does that, and the prompt stays as it was."""
-    asking = Asking(server, summary_format=form)
+def test_the_summary_call_is_served_from_the_cache(asking: Asking) -> None:
+    """It repeats the conversation to the byte and puts its instruction last: only that has to be read anew."""
     session = Session.ephemeral({"cwd": "/", "model": "local"})
     say = [
         ("system", "You are brief."),
@@ -205,10 +203,22 @@ def test_the_summary_call_is_served_from_the_cache(server: str, form: str) -> No
     asked = model.complete(Request(session.view(), TOOLS, max_tokens=8), asking.deltas.append)
     Compactor(session, model, limits_for(WINDOW, "server"), TOOLS, asking.events.append).now()
     asking.client.close()
-    purpose, summary = model.replies[1]
+    purpose, answer = model.replies[1]
     assert purpose == "summary"
-    assert str(summary.message["content"]).lstrip().startswith("{") == (form == "json")
-    assert asked.usage and summary.usage and summary.usage.cached is not None
-    fresh = summary.usage.prompt - summary.usage.cached
-    assert summary.usage.cached > 200
-    assert fresh < summary.usage.prompt / 2, summary.usage
+    assert asked.usage and answer.usage and answer.usage.cached is not None
+    fresh = answer.usage.prompt - answer.usage.cached
+    assert answer.usage.cached > 200
+    assert fresh < answer.usage.prompt / 2, answer.usage
+
+
+def test_a_summary_held_to_a_schema_is_served_from_the_cache_too(server: str) -> None:
+    """The server's sampler keeps to the schema, and the prompt stays as it was: shown tools, not called, and all."""
+    asking = Asking(server, summary_format="json")
+    head = [{"role": r, "content": f"{r} says: river {i} is long and wide."} for i in range(12) for r in TALK]
+    asked = asking.ask("", messages=head[:-1], tools=TOOLS, max_tokens=8)
+    structured = asking.client.structured
+    (request,) = summary.requests_for(head, [], TOOLS, window=WINDOW, cap=200, structured=structured)
+    answer = asking.client.complete(request, asking.deltas.append)
+    asking.client.close()
+    assert re.match(r'\{\s*"Goal": \[\s*"', str(answer.message["content"]))
+    assert asked.usage.prompt and answer.usage and (answer.usage.cached or 0) >= asked.usage.prompt - 8

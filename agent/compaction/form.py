@@ -11,7 +11,7 @@ import orjson
 
 HEADINGS = ("Goal", "Done", "Facts and decisions", "State and next step", "Open", "Constraints")
 
-ROOM = 160
+ROOM = 120
 """Tokens an answer has at least where it is asked for as JSON: in fewer there would be little beside the keys."""
 MOST_LINES = 24
 """Under one heading: a model that is held to a schema may not know how to end a list."""
