@@ -3,8 +3,8 @@
     python bench/long_run.py [--steps 60] [--kilobytes 4] [--window 8192]
 
 The model that is built in cannot hold such a task by itself, so a forwarder before the server holds it to its steps:
-it puts in front how a note is read, which the toy then imitates as long as there are steps left, and after the last of
-them it has the server's grammar allow only words. All else is real: tokenizer, window, refusals, usage, prompt cache,
+to each request for a step it adds how a note is read, which the toy then imitates, and after the last step it has the
+server's grammar allow only words. All else is real: tokenizer, window, refusals, usage, prompt cache,
 the parser of calls, the agent's process.
 """
 
@@ -49,7 +49,7 @@ WORDS = 'root ::= [A-Za-z ]+ "."'
 
 
 def shown(times: int) -> list[dict[str, Any]]:
-    """How it is done: the messages that come first in every request for a step."""
+    """How it is done: the messages that come last in every request for a step, so that all before them is cached."""
     told: list[dict[str, Any]] = [{"role": "user", "content": f"Read the notes with `{COMMAND}`."}]
     for at in range(times):
         function = {"name": "bash", "arguments": json.dumps({"command": COMMAND})}
@@ -104,13 +104,13 @@ class Forwarder(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def held(self, body: bytes) -> bytes:
-        """A request as the server gets it. The summary's shares its beginning with what was sent before."""
+        """A request as the server gets it; one for a summary is left as it is."""
         request = orjson.loads(body)
-        if request.get("tool_choice") != "none" and self.left <= 0:
+        if request.get("tool_choice") == "none":
+            return body
+        if self.left <= 0:
             return orjson.dumps({k: v for k, v in request.items() if k != "tools"} | {"grammar": WORDS})
-        lead = 1 if request["messages"][0]["role"] == "system" else 0
-        request["messages"][lead:lead] = shown(3)
-        return orjson.dumps(request | {"temperature": 0})
+        return orjson.dumps(request | {"messages": request["messages"] + shown(3), "temperature": 0})
 
 
 class _Passing(BaseHTTPRequestHandler):
