@@ -213,7 +213,8 @@ def keys(value: Any) -> set[str]:
 
 def test_the_table_of_events(shell: Any) -> None:
     """A turn with a tool and a compaction prints the kinds of line in README's table, with the fields named there."""
-    rows = re.findall(r"^\| `(\w+)`(?: `(\w+)`)? \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    section = (ROOT / "README.md").read_text().split("### Events")[1].split("\n##")[0]
+    rows = re.findall(r"^\| `(\w+)`(?: `(\w+)`)? \| (.*) \|$", section, re.MULTILINE)
     table = {(kind, about): set(re.findall(r"`(\w+)`", said)) for kind, about, said in rows}
     with ScriptedServer(reply, tokens=lambda request: len(json.dumps(request["messages"])) // 4) as server:
         env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted"}
@@ -340,6 +341,23 @@ def test_the_exit_codes_in_readme_and_help_agree() -> None:
     table = {int(code) for code in re.findall(r"^\| (\d+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)}
     assert {int(code) for code in Exit} <= table
     assert {int(code) for code in Exit} <= {int(code) for code in re.findall(r"\b\d+\b", EPILOGUE)}
+
+
+def test_the_table_of_compaction_settings_is_true() -> None:
+    """Each is a setting, with the default that is shown where the default is a word or a number."""
+    from agent.config import OPTIONS, merge
+
+    options = {option.name: option for option in OPTIONS}
+    section = (ROOT / "README.md").read_text().split("## Compaction")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", section, re.MULTILINE)
+    named = {name for name in options if name.startswith(("summary_", "compact_"))}
+    assert named <= {name for name, _, _ in rows} <= set(options)
+    for name, default, told in rows:
+        if default.startswith("`") and options[name].default is not None:
+            assert default == f"`{options[name].default}`"
+        for word in re.findall(r"`(\w+)`", told):
+            if name in ("summary_format", "summary_role"):
+                assert getattr(merge({name: word}, {}, {}, {}, {}), name) == word
 
 
 def test_every_option_is_in_readme() -> None:
