@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 from agent.anchors import find, missing
 from agent.compaction import Compactor
@@ -17,6 +18,7 @@ from agent.compaction.form import HEADINGS
 from agent.messages import Delta, Message, Reply, Request, Sent, Usage, text_of
 from agent.session import Session
 from agent.tokens import estimate, estimate_messages, limits_for
+from bench.log import Unsynced
 
 Summarise = Callable[[list[Message], int], str]
 Policy = Callable[[list[Message], int, "Summariser"], list[Message]]
@@ -175,8 +177,8 @@ def last_n(messages: list[Message], window: int, model: Summariser) -> list[Mess
 
 
 def ours(messages: list[Message], window: int, model: Summariser) -> list[Message]:
-    """The compactor as it runs, on a session in memory."""
-    with Session.ephemeral({"model": model.name}) as session:
+    """The compactor as it runs, on a session on disk."""
+    with TemporaryDirectory(prefix="bench-") as store, Session.create(store, {}, disk=Unsynced()) as session:
         compactor = Compactor(session, model, limits_for(window, "bench"), (), lambda event: None)
         for new in _turns(messages):
             for message in new:

@@ -1,10 +1,11 @@
 """How much of what was said is still in the context after compactions: the scoreboard.
 
-    python -m bench.recall [--seed N] [--probes DIR --sessions DIR] [--url URL --model NAME]
+    python -m bench.recall [--seed N] [--probes DIR --sessions DIR] [--model NAME [--url URL]] [--answers]
 
 Scored on the context that would be sent, literally; no model is needed. A full context must score 100 % or the case is
 invalid; a context that did not become smaller counts as a failure. `--probes` and `--sessions` name a folder of
-questions about real sessions, and of the sessions.
+questions about real sessions, and of the sessions. `--model` has a real model write the summaries, of a server or, with
+no `--url`, the one that is built in; with `--answers` it is also asked the questions, and what it says is scored.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agent.compaction import Compactor
+from agent.client import ChatClient
+from agent.compaction import Compactor, record
 from agent.compaction.form import instruction
 from agent.errors import AgentError
 from agent.messages import Message, Request, text_of
 from agent.session import Session
 from agent.tokens import count, estimate_messages, limits_for
-from bench.cases import Question, all_cases, score
+from bench.cases import Case, Question, all_cases, score
 from bench.policies import FAITHFUL, HOSTILE, LOSSY, POLICIES, Summariser
 
 RATIO = 0.31
@@ -102,6 +104,30 @@ def chained(hops: int, model: Summariser) -> tuple[int, int]:
         return score(session.view(), wanted), len(wanted)
 
 
+def missing(case: Case, context: list[Message]) -> Iterator[tuple[str, str]]:
+    """(question, why) of what a context no longer answers: was it never seen as a fact, or was there no room for it?"""
+    entries = [{"n": n, "message": message} for n, message in enumerate(case.messages, 1)]
+    statements = record.gather(entries).statements
+    for question in case.questions:
+        if score(context, [question]) == 0:
+            seen = [s.n for s in statements if score([{"role": "user", "content": s.text}], [question])]
+            why = f"stated in message {seen[-1]}, but others were worth more" if seen else "no statement holds it whole"
+            yield question[0], why
+
+
+def answers(model: ChatClient, context: list[Message], questions: Sequence[Question]) -> int:
+    """How many questions a model answers rightly from a context."""
+    right = 0
+    for question in questions:
+        asked = {"role": "user", "content": f"{question[0]}\nAnswer in a few words."}
+        try:
+            reply = model.complete(Request([*context, asked], max_tokens=48, temperature=0.0), lambda delta: None)
+        except AgentError:
+            continue
+        right += score([{"role": "assistant", "content": text_of(reply.message)}], [question])
+    return right
+
+
 def speed(messages: list[Message]) -> tuple[float, float]:
     """(milliseconds for 1,000 messages, ratio to one pass of orjson over them) of a compaction without its model
     call."""
@@ -121,12 +147,20 @@ def speed(messages: list[Message]) -> tuple[float, float]:
     return taken * 1e6 / len(messages), taken / parsing
 
 
-def on_server(url: str, name: str) -> Summariser:
-    """A real model as the summariser, on any chat-completions server (the key from OPENAI_API_KEY)."""
-    from agent.client import ChatClient
+def client_of(url: str | None, name: str) -> ChatClient:
+    """A model of any chat-completions server (the key from OPENAI_API_KEY), or the built-in one."""
+    from agent import local
+    from agent.wire import Dialect
     from agent.wire.providers import Target
 
-    client = ChatClient(Target("", url, name, os.environ.get("OPENAI_API_KEY", "")))
+    if url:
+        return ChatClient(Target("", url, name, os.environ.get("OPENAI_API_KEY", "")))
+    served = local.serve(name, os.environ, lambda line: None, progress=False)
+    return ChatClient(Target("local", served.base_url, served.model, served.api_key, Dialect(tools=False)))
+
+
+def writing(client: ChatClient) -> Summariser:
+    """A real model as the summariser."""
 
     def write(messages: list[Message], cap: int) -> str:
         order = messages[-1] or {"role": "user", "content": instruction(cap, 8192)}
@@ -136,7 +170,7 @@ def on_server(url: str, name: str) -> Summariser:
         except AgentError:
             return ""
 
-    return Summariser(name, write)
+    return Summariser(client.name, write)
 
 
 def main() -> None:
@@ -144,12 +178,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sessions", help="folder of sessions")
     parser.add_argument("--probes", help="folder of questions about them")
-    parser.add_argument("--url", help="a chat-completions server that summarises, with --model")
-    parser.add_argument("--model", default="model")
+    parser.add_argument("--model", help="a real model that summarises: of --url, or smollm2, the built-in one")
+    parser.add_argument("--url", help="its chat-completions server")
+    parser.add_argument("--answers", action="store_true", help="ask the model the questions, too")
     options = parser.parse_args()
-    models = (on_server(options.url, options.model),) if options.url else (LOSSY, FAITHFUL, *HOSTILE)
+    client = client_of(options.url, options.model) if options.model else None
+    models = (writing(client),) if client else (LOSSY, FAITHFUL, *HOSTILE)
     for model in models:
         _show_planted(options.seed, model)
+    if client and options.answers:
+        _show_answers(options.seed, client)
     if options.probes and options.sessions:
         _show_real(options.sessions, options.probes, models[0])
     kept, asked = chained(10, LOSSY)
@@ -167,6 +205,23 @@ def _show_planted(seed: int, model: Summariser) -> None:
         ratio = sum(r for _, _, r in kinds.values()) / len(kinds)
         lost = ", ".join(f"{kind} {a}/{q}" for kind, (a, q, _) in kinds.items() if a < q)
         sys.stdout.write(f"  {name:24} {answered:3}/{asked}  ratio {ratio:.2f}  lost: {lost or 'nothing'}\n")
+    for case in all_cases(seed):
+        context = POLICIES["ours"](case.messages, window_for(case.messages), model)
+        for question, why in missing(case, context):
+            sys.stdout.write(f"    ours lost, {case.kind}: {question} ({why})\n")
+
+
+def _show_answers(seed: int, client: ChatClient) -> None:
+    """The model's own answers, from the whole conversation and from what ours made of it."""
+    sys.stdout.write(f"\nanswers of {client.name}\n")
+    whole = compacted = asked = 0
+    for case in all_cases(seed):
+        context = POLICIES["ours"](case.messages, window_for(case.messages), writing(client))
+        mine, full = answers(client, context, case.questions), answers(client, case.messages, case.questions)
+        whole, compacted, asked = whole + full, compacted + mine, asked + len(case.questions)
+        sys.stdout.write(f"  {case.kind:24} from ours {mine}, from everything {full} of {len(case.questions)}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"  in all                   from ours {compacted}, from everything {whole} of {asked}\n")
 
 
 def _show_real(sessions: str, probes: str, model: Summariser) -> None:
