@@ -90,6 +90,15 @@ def test_the_second_turn_sees_the_first(agent: Runner, home: Path, tmp_path: Pat
     assert server.violations == []
 
 
+def test_how_long_to_wait_is_looked_at_even_where_there_is_nothing_to_wait_for(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one"), text("two")]) as server:
+        refused = agent("first", "--wait", "soon", **at(server))
+        assert agent("--wait", "0", "first", **at(server)).code == 0
+        assert agent("--wait", "0", "-c", only_log(home).stem, "second", **at(server)).out == "two\n"
+    told = "agent: --wait is 'soon', but it takes a number of seconds above zero, or 0"
+    assert (refused.code, refused.err.splitlines()[0]) == (2, told)
+
+
 def test_last_is_the_newest_of_this_directory(agent: Runner, home: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -98,11 +98,12 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         raise UsageError("--session-dir is empty", "Give it a directory")
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
+    wait = _wait(ask)
     message = read_prompt(ask, screen.emit)
     shape = check(ask, message, store, id)
     screen.resume = way_on(store, cwd, ask, settings)
     if id:
-        live.session = _resume(ask, store, id, screen.emit)
+        live.session = _resume(ask, store, id, wait, screen.emit)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
     gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
@@ -179,14 +180,14 @@ def compact_now(
 # ---- the session ----
 
 
-def _resume(ask: Ask, store: str, id: str, emit: Emit) -> Session:
+def _resume(ask: Ask, store: str, id: str, wait: float, emit: Emit) -> Session:
     if ask.no_session:
         raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
     if ask.fork:
         from agent.log.archive import fork
 
         id = fork(store, id)
-    session = _open(store, id, _wait(ask), emit)
+    session = _open(store, id, wait, emit)
     if ask.name and ask.name != session.meta.get("name"):
         session.rename(free_name(store, ask.name))
     return session
@@ -204,12 +205,13 @@ def _open(store: str, id: str, wait: float, emit: Emit) -> Session:
 
 
 def _wait(ask: Ask) -> float:
-    if ask.wait is None:
+    """Seconds to wait for a busy session; 0: not at all."""
+    if ask.wait is None or ask.wait == "0":
         return 0.0
     try:
         return parse_seconds(ask.wait)
     except ValueError as problem:
-        raise UsageError(f"--wait is {ask.wait!r}, but it takes {problem}") from None
+        raise UsageError(f"--wait is {ask.wait!r}, but it takes {problem}, or 0") from None
 
 
 def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, emit: Emit) -> Session:
