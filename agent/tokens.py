@@ -173,9 +173,14 @@ def standing(entries: Sequence[Entry]) -> list[Entry]:
     for entry in entries:
         if entry.get("type") == "failed" and entry.get("prompt", 0) > answered:
             left_out.add(entry.get("prompt"))
-        elif entry.get("type") == "message" and entry.get("message", {}).get("role") == "assistant":
+        elif entry.get("type") == "message" and _answers(entry):
             answered = max(answered, entry.get("n") or 0)
     return [e for e in entries if e.get("type") == "message" and e.get("n") not in left_out]
+
+
+def _answers(entry: Entry) -> bool:
+    """Whether a message is a model's answer: a summary is none, whatever its role."""
+    return entry.get("message", {}).get("role") == "assistant" and not entry.get("summary")
 
 
 def _same_model(answered: Any, asked: str) -> bool:

@@ -224,6 +224,23 @@ def test_a_fork_at_an_entry_ends_with_it(store: str) -> None:
             archive.fork(store, "a", at=wrong)
 
 
+@pytest.mark.parametrize("names", [1, 3])
+def test_a_fork_of_a_renamed_session_has_nothing_that_came_after(names: int, store: str) -> None:
+    """A name makes a generation without a new entry: what is shared is older than the fork, and its own words count."""
+    with Session.create(store, META, id="a") as session:
+        for turn in range(5):
+            ask(session, f"turn {turn}")
+        for name in range(names):
+            session.rename(f"name-{name}")
+        ask(session, "last")
+    for at in (4, 10, 12):
+        with Session.open(store, archive.fork(store, "a", at=at)) as copy:
+            ask(copy, "mine")
+            assert [e["n"] for e in copy.originals()] == list(range(1, at + 3))
+            assert [e["message"]["content"] for e in copy.originals()][-2] == "mine"
+            assert archive.check(copy).problems == []
+
+
 def test_a_busy_session_can_be_forked_and_a_damaged_one_cannot(store: str) -> None:
     """Forking is the way out when the session is in use; damage is never copied in silence."""
     with Session.create(store, META, id="a") as session:

@@ -232,6 +232,11 @@ REFUSALS: list[tuple[str, int, Any, dict[str, Any], dict[str, Any]]] = [
                                     "param": "temperature", "code": "unsupported_value"}}, {}, {"drop": ["temperature"]}),
     ("response_format", 400, {"error": "'response_format.type' must be 'json_schema' or 'text'"}, {},
      {"drop": ["response_format"]}),
+    ("grammar", 400, {"error": {"code": 400, "message": "Failed to parse grammar", "type": "invalid_request_error"}}, {},
+     {"drop": ["response_format"]}),
+    ("guided decoding", 400, {"object": "error", "type": "BadRequestError", "code": 400,
+                              "message": "The provided JSON schema contains features not supported by xgrammar."}, {},
+     {"drop": ["response_format"]}),
     ("max_completion_tokens", 400, {"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. "
                                               "Use 'max_completion_tokens' instead.", "param": "max_tokens",
                                               "code": "unsupported_parameter"}}, {}, {"output_cap": "max_completion_tokens"}),
@@ -263,7 +268,13 @@ HISTORY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, code, body, dialect, changed", REFUSALS, ids=[r[0] for r in REFUSALS])
+MENDED = [
+    *REFUSALS,
+    ("structured outputs", 501, {"error": "structured outputs are not implemented"}, {}, {"drop": ["response_format"]}),
+]
+
+
+@pytest.mark.parametrize("name, code, body, dialect, changed", MENDED, ids=[r[0] for r in MENDED])
 def test_a_refusal_that_names_its_reason_is_mended_once_and_remembered(
     name: str, code: int, body: Any, dialect: dict[str, Any], changed: dict[str, Any]
 ) -> None:

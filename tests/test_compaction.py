@@ -14,6 +14,9 @@ from agent.compaction import summary
 from agent.errors import APIError, AuthError, ContextOverflow, LimitError, StorageError, TemporaryError
 from agent.events import Compacted, Compacting, NotCompacted
 from agent.messages import Usage
+from agent.views.printing import last_answer
+from agent.views.stats import life
+from agent.views.story import story
 from agent.wire import encode_messages, prepare_for_wire
 
 SMALL_TALK = sections("fine", "Small talk about everything and nothing at all")
@@ -513,6 +516,33 @@ def test_an_attempt_stays_in_the_archive_when_a_later_one_succeeds() -> None:
     assert [e["type"] for e in archived if e["type"] != "message"] == ["attempt"]
 
 
+def test_what_a_summary_model_took_in_vain_is_on_record_too() -> None:
+    """It failed, the conversation's own model wrote the summary: two calls, two entries."""
+    cheap = Writer([reply("I cannot do that.")], name="cheap")
+    made = talk(Writer([reply(SMALL_TALK)]), window=100_000, summary_model=cheap)
+    chatter(made, 20)
+    assert made.compactor.now(dry_run=True)["outcome"] == "would_compact"
+    assert made.session.entries[-1]["type"] == "message"
+    assert made.compactor.now()["outcome"] == "compacted"
+    (_, _, archived), (_, _, present) = made.session.generations()
+    assert [(e["outcome"], e["usage"]["prompt_tokens"]) for e in archived if e["type"] == "attempt"] == [
+        ("no_summary", 100)
+    ]
+    assert [e["usage"]["prompt_tokens"] for e in present if e["type"] == "compaction"] == [100]
+    assert life(story(made.session)).totals.requests == 22
+
+
+@pytest.mark.parametrize("arguments", ['{"path": ' + "[" * 1500, "[" * 100_000, '{"a":' * 3000])
+def test_arguments_as_deep_as_a_stuck_model_writes_them_are_folded_like_any(arguments: str) -> None:
+    made = talk(window=4000)
+    call = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": arguments}}
+    made.session.append({"type": "message", "message": {"role": "assistant", "content": None, "tool_calls": [call]}})
+    made.session.append({"type": "message", "message": {"role": "tool", "tool_call_id": "c1", "content": "no JSON"}})
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    assert check_messages(prepare_for_wire(made.session.view())) is None
+
+
 # ---- the role of the summary ----
 
 
@@ -531,6 +561,22 @@ def test_the_summary_has_the_role_that_is_asked_for(role: str) -> None:
     assert summary["message"]["role"] == role
     assert made.session.view()[0]["content"] == "You help. " * 20
     assert "port 4100" in made.whole()
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_a_summary_is_no_answer_to_a_prompt_that_failed(role: str) -> None:
+    """What was left out of the view before a compaction stays left out after it, and after the next one."""
+    made = talk(window=4000, role=role)
+    chatter(made, 30)
+    poison = made.say("user", "POISON " * 20)
+    assert made.compactor.make_room()
+    made.session.append({"type": "failed", "prompt": poison["n"], "error": {"kind": "refused", "text": "no"}})
+    assert "POISON" not in made.whole()
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    assert "POISON" not in [m["content"][:6] for m in made.session.view()]
+    assert life(story(made.session)).totals.requests == 60 + 2
+    assert last_answer(made.session.entries).startswith("Well, one could say")
 
 
 def test_without_a_system_prompt_a_summary_in_its_role_is_still_folded_into_the_next() -> None:

@@ -110,6 +110,13 @@ def test_every_turn_ends_with_an_answer(free: int, said: list[str], reports: boo
     assert len(life.refused) <= len(said)
 
 
+def test_what_was_wrongly_learnt_of_a_tokenizer_does_not_end_a_session() -> None:
+    """A refusal taught a ratio by which nothing would fit; what fits by the count is sent, and the answer tells."""
+    life = Life(FIXED + 70, reports=False, knows=False)
+    for said in ("x = {a: [1, 2]}; " * 30, "x = {a: [1, 2]}; " * 18, "hi", "hello there", "what now?"):
+        assert life.turn(said)
+
+
 @pytest.mark.parametrize("free", [60, 70, 85, 92, 100, 132, 172, 250, 400])
 @pytest.mark.parametrize("reports", [True, False])
 def test_nothing_is_sent_that_is_known_to_be_too_large(free: int, reports: bool) -> None:

@@ -39,6 +39,27 @@ def test_json_becomes_text_with_headings() -> None:
 
 
 @pytest.mark.parametrize(
+    "around",
+    ["{}", "```json\n{}\n```", "Here it is:\n{}\nHope this helps.", "<think>Let me see.</think>{}", "\ufeff{}"],
+)
+def test_json_is_found_in_what_models_put_around_it(around: str) -> None:
+    told = json.dumps({name.upper(): lines for name, lines in WHOLE.items()})
+    assert form.read(around.replace("{}", told)) == form.read(json.dumps(WHOLE))
+
+
+def test_what_is_no_text_under_a_heading_becomes_some_or_goes() -> None:
+    odd = {
+        **WHOLE,
+        "Goal": "One line.",
+        "Done": [1, None, True, ["a", ["b"]], {"k": "v"}, "two\nlines"],
+        "Open": [None],
+    }
+    text = form.read(json.dumps(odd))
+    assert text.startswith("## Goal\n- One line.\n## Done\n- 1\n- a; b\n- k: v\n- two lines\n## Facts")
+    assert "## Open\n- none\n## Constraints" in text
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         "",

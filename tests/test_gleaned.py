@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -69,6 +70,41 @@ def of_another_kind(session: Session) -> None:
     kept(session).write_text('{"version": 1, "archive": 7, "statements": [[1]]}')
 
 
+def altered(session: Session) -> None:
+    """A word in a statement, with everything else as it was."""
+    path = kept(session)
+    path.write_bytes(path.read_bytes().replace(b"4100", b"5100"))
+
+
+def of_the_future(session: Session) -> None:
+    """It says to have read messages that are not there yet."""
+    head, statements = kept(session).read_bytes().split(b"\n", 1)
+    kept(session).write_bytes(json.dumps({**json.loads(head), "last": 10**6}).encode() + b"\n" + statements)
+
+
+def wrong_types(session: Session) -> None:
+    head, statements = kept(session).read_bytes().split(b"\n", 1)
+    told = json.loads(statements)["statements"]
+    wrong = [[None, {}, 3, [], "x", {}] for _ in told]
+    kept(session).write_bytes(head + b"\n" + json.dumps({"statements": wrong}).encode() + b"\n")
+
+
+def too_large(session: Session) -> None:
+    os.truncate(kept(session), 1 << 40)
+
+
+def a_pipe(session: Session) -> None:
+    kept(session).unlink()
+    os.mkfifo(kept(session))
+
+
+def a_link(session: Session) -> None:
+    """To a copy of itself elsewhere."""
+    elsewhere = Path(session.path).parent / "elsewhere"
+    kept(session).rename(elsewhere)
+    kept(session).symlink_to(elsewhere)
+
+
 def of_another_session(session: Session) -> None:
     with Session.create(os.path.dirname(session.path), {"model": "m"}) as other:
         say(other, "The port of service a is 1.", "Well?")
@@ -76,13 +112,12 @@ def of_another_session(session: Session) -> None:
         shutil.copy(kept(other), kept(session))
 
 
-def foreign_statements(session: Session) -> None:
-    """Of the right archive, but not statements at all."""
-    archive = session.meta["archived"]["sha256"]
-    kept(session).write_text(f'{{"version": 1, "archive": "{archive}", "last": "x", "statements": 3}}')
+HARMS = [
+    torn, gone, of_another_kind, of_another_session, altered, of_the_future, wrong_types, too_large, a_pipe, a_link,
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("harm", [torn, gone, of_another_kind, of_another_session, foreign_statements])
+@pytest.mark.parametrize("harm", HARMS)
 def test_without_it_everything_is_read_again(harm: Callable[[Session], None], session: Session) -> None:
     harm(session)
     text = compact(session)
@@ -119,6 +154,19 @@ def test_where_it_cannot_be_written_nothing_fails(session: Session) -> None:
     (kept(session).parent / "gleaned.json.tmp").mkdir()
     assert "service h" in compact(session)
     assert not kept(session).exists()
+
+
+@pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to])
+def test_what_stands_in_its_way_is_replaced_and_never_written_through(
+    make: Callable[[Path, Path], None], session: Session, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    make(kept(session).parent / "gleaned.json.tmp", precious)
+    compact(session)
+    assert precious.read_text() == "precious"
+    assert not kept(session).is_symlink() and kept(session).stat().st_nlink == 1
+    assert sorted(p.name for p in kept(session).parent.iterdir()) == ["0001.jsonl", "0002.jsonl", "gleaned.json"]
 
 
 TEXTS = st.one_of(

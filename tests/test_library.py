@@ -164,6 +164,17 @@ def test_a_list_is_newest_first_and_of_this_directory(three: str) -> None:
     assert [row.id for row in library.summaries(three) if row] == [B, C, A]
 
 
+def test_a_row_tells_of_the_last_answer_and_not_of_a_summary_in_vain(store: str) -> None:
+    with Session.create(store, META, id="a") as session:
+        ask(session, "hello")
+        usage = {"prompt_tokens": 9000, "completion_tokens": 1}
+        session.append(
+            {"type": "attempt", "reason": "manual", "outcome": "no_summary", "model": "cheap", "usage": usage}
+        )
+    [row] = [row for row in library.summaries(store) if row]
+    assert (row.model, row.tokens) == ("m", 107)
+
+
 def test_a_list_reads_only_the_ends_of_a_large_session(store: str) -> None:
     """After compactions and megabytes: the last usage, the count, and the first words of the whole life."""
     with Session.create(store, META, id="big", disk=Quick()) as session:

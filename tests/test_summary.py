@@ -144,6 +144,25 @@ def test_a_schema_is_asked_for_where_it_leaves_a_cached_prefix_alone() -> None:
     assert short.response_format is None  # the keys would fill it
 
 
+@pytest.mark.parametrize("answer", [json.dumps({name: ["none"] for name in HEADINGS}), GOOD])
+def test_a_refusal_that_does_not_say_why_is_tried_once_without_the_schema(answer: str) -> None:
+    """Whichever form the second answer has, it is read."""
+    writer = Writer([APIError("400 Bad Request"), reply(answer)])
+    asked = summary.requests_for(
+        [{"role": "user", "content": "x"}], [], (), window=8000, cap=300, structured="sampling"
+    )
+    found = summary.ask(writer, asked, summary.Source(10_000))
+    assert [request.response_format is not None for request in writer.requests] == [True, False]
+    assert "headings" not in found.verdict.reasons and "call_failed" not in found.verdict.reasons
+    refused = summary.ask(Writer([APIError("400 Bad Request")]), asked, summary.Source(10_000))
+    assert refused.verdict.reasons == ("call_failed",)
+    busy = Writer([TemporaryError("busy")])
+    assert (summary.ask(busy, asked, summary.Source(10_000)).verdict.reasons, len(busy.requests)) == (
+        ("call_failed",),
+        1,
+    )
+
+
 def test_a_structured_answer_is_judged_and_kept_as_text() -> None:
     lines = {name: ["none"] for name in HEADINGS} | {"Goal": ["Make the report work for the people who read it."]}
     writer = Writer([reply(json.dumps(lines))], structured="sampling")

@@ -114,7 +114,7 @@ def show(
 
     session = read(session_dir, id)
     if last_answer_only:
-        text = last_answer(session.view())
+        text = last_answer(session.entries) or last_answer(session.originals())
         if json:
             out_json({"id": session.id, "answer": text})
         elif text:

@@ -101,6 +101,7 @@ class Compactor:
         self._counted = 1.0
         self._told = ""
         self._gathered: record.Gathered | None = None
+        self._spent: list[summary.Answer] = []
 
     # -- the four occasions
 
@@ -211,7 +212,7 @@ class Compactor:
 
     def _run(self, job: Job, now: guards.State, *, before: int | None = None, dry_run: bool = False) -> dict[str, Any]:
         started = time.monotonic()
-        self._gathered = None
+        self._gathered, self._spent = None, []
         before = self._size().tokens if before is None else before
         context = self._material()
         room = share_out(self.limits, job, context)
@@ -222,12 +223,13 @@ class Compactor:
             draft, answer = self._folded(context, light, room, job, before, announce=not dry_run)
         if job.fits:
             draft = self._fitting(context, draft, room, job)
-        if draft is None or sent(context, draft) >= estimate_messages(self._session.view()):
-            why, told = answer.outcome or "nothing", answer.error or NOTHING
-            if not dry_run:
-                guard = guards.remembered(now, before, context.ratio)
-                self._attempted(job.reason, why, told, answer, before, guard, started)
-            return self._not(why, told, once=job.reason == "threshold")
+        vain = draft is None or sent(context, draft) >= estimate_messages(self._session.view())
+        if not dry_run:
+            guard = guards.remembered(now, before, context.ratio)
+            for each in [*self._spent, answer] if vain else self._spent:
+                self._attempted(job.reason, each, before, guard, started)
+        if draft is None or vain:
+            return self._not(answer.outcome or "nothing", answer.error or NOTHING, once=job.reason == "threshold")
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""
@@ -264,13 +266,15 @@ class Compactor:
         found = fitting(context, draft, room, job, self._past(), weigh)
         if found is None or found.tokens <= job.fits or job.fits < self.limits.window:
             return found
-        if job.reason == "threshold":
-            raise LimitError(
-                f"System prompt, tools and the shortest form of what was said last take {found.tokens} tokens "
-                f"of a window of {self.limits.window}",
-                LARGER,
-            )
-        return None
+        if job.reason != "threshold":
+            return None
+        if sent(context, found, self.tools, count) <= job.fits:
+            return found  # what was learnt of this model's tokenizer may be wrong, and only an answer can tell
+        raise LimitError(
+            f"System prompt, tools and the shortest form of what was said last take {found.tokens} tokens "
+            f"of a window of {self.limits.window}",
+            LARGER,
+        )
 
     def _past(self) -> Past:
         return Past(self._gather, f"{self._session.id}.archive", self.recall, self._role)
@@ -294,7 +298,8 @@ class Compactor:
         if self._summary_model is not None:
             answer = self._ask_one(self._summary_model, None, context, cut, room, source, wishes)
         if not answer.text:
-            head = replay([*context.system, *(by_n(context.body, cut.head))])
+            self._spent += [answer] if answer.model else []
+            head = replay([*context.system, *(plan.by_n(context.body, cut.head))])
             answer = self._ask_one(self._model, head, context, cut, room, source, wishes)
         return answer
 
@@ -310,13 +315,14 @@ class Compactor:
     ) -> summary.Answer:
         window = getattr(model, "window", None) or self.limits.window
         earlier = covered(cut.folded)[2]
-        told = [(e.get("n", 0), e["message"]) for e in by_n(context.body, cut.folded) if not e.get("summary")]
+        told = [(e.get("n", 0), e["message"]) for e in plan.by_n(context.body, cut.folded) if not e.get("summary")]
         about: dict[str, Any] = {"cap": min(room.written, max(64, source.tokens // 2)), "wishes": wishes}
         about |= {"earlier": earlier, "ratio": context.ratio, "structured": model.structured}
         answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source)
         if "overflow" in answer.verdict.reasons:
             smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
-            answer = summary.ask(model, smaller[-1:], source)
+            again = summary.ask(model, smaller[-1:], source)
+            answer = replace(again, usage=summary.total(answer.usage, again.usage))
         return answer
 
     # -- on disk
@@ -337,15 +343,25 @@ class Compactor:
         }
 
     def _attempted(
-        self, reason: str, why: str, told: str, answer: summary.Answer, size: int, guard: dict[str, Any], started: float
+        self, reason: str, answer: summary.Answer, size: int, guard: dict[str, Any], started: float, failed: str = ""
     ) -> None:
-        """Record an attempt that asked a model and changed nothing, where that can still be written."""
-        tokens = {"before": size, "after_estimate": size}
-        about = {"reason": reason, "outcome": why, "text": told, "tokens": tokens, "checks": answer.verdict.as_json()}
-        taken = {"ms": round((time.monotonic() - started) * 1000)}
-        if answer.model:
-            with suppress(StorageError):
-                self._session.append({"type": "attempt", **about, "guard": guard, **answer.about(), **taken})
+        """Record a call of a model of which nothing came, where that can still be written. `failed` says what else
+        went wrong."""
+        if not answer.model:
+            return
+        entry: dict[str, Any] = {
+            "type": "attempt",
+            "reason": reason,
+            "outcome": "failed" if failed else answer.outcome or "nothing",
+            "text": failed or answer.error or NOTHING,
+            "tokens": {"before": size, "after_estimate": size},
+            "checks": answer.verdict.as_json(),
+            "guard": guard,
+            **answer.about(),
+            "ms": round((time.monotonic() - started) * 1000),
+        }
+        with suppress(StorageError):
+            self._session.append(entry)
 
     def _write(
         self, entry: dict[str, Any], draft: Draft, context: Material, answer: summary.Answer, started: float
@@ -360,7 +376,7 @@ class Compactor:
             archive = session.rewrite(entries)
         except StorageError as error:
             told = f"The compaction could not be saved, the history is as it was: {error}"
-            self._attempted(entry["reason"], "failed", told, answer, entry["tokens"]["before"], entry["guard"], started)
+            self._attempted(entry["reason"], answer, entry["tokens"]["before"], entry["guard"], started, told)
             return self._not("failed", told)
         if self._gathered is not None:
             gleaned.keep(session, self._gathered)
@@ -377,9 +393,3 @@ class Compactor:
         if once:
             self._told = text
         return {"outcome": why, "text": text}
-
-
-def by_n(body: Sequence[Entry], wanted: Sequence[Entry]) -> list[Entry]:
-    """The entries of `body` that `wanted` names: the same messages, without the stubs."""
-    numbers = {e.get("n") for e in wanted}
-    return [e for e in body if e.get("n") in numbers]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from agent.compaction import plan, record, summary
 from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
 from agent.log.entries import replay
-from agent.messages import text_of
-from agent.tokens import Entry, Limits, estimate, estimate_messages, message_tokens
+from agent.messages import Schema, text_of
+from agent.tokens import Entry, Limits, Measure, estimate, estimate_messages, message_tokens
 
 PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
 STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
@@ -55,9 +55,9 @@ class Past(NamedTuple):
         return summary.Frame(first, last, self.archive, recall=self.recall)
 
 
-def sent(context: Material, draft: Draft) -> int:
-    """Estimated tokens of the messages as a draft would have them sent: repaired, like those it would replace."""
-    return estimate_messages(replay([*context.system, *draft.lead, *draft.body]))
+def sent(context: Material, draft: Draft, tools: Sequence[Schema] = (), measure: Measure = estimate) -> int:
+    """Tokens of the messages as a draft would have them sent: repaired, like those it would replace."""
+    return estimate_messages(replay([*context.system, *draft.lead, *draft.body]), tools, measure)
 
 
 def framing(folded: Sequence[Entry], written: str, text: str, role: str) -> Entry:

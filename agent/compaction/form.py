@@ -55,13 +55,32 @@ def response_format() -> dict[str, Any]:
 
 
 def read(answer: str) -> str:
-    """An answer as text with headings; one that is not JSON of this form comes back as it is, to be judged as text."""
-    if not answer.lstrip().startswith("{"):
-        return answer
+    """An answer as text with headings. One that holds no JSON of this form comes back as it is, to be judged as text.
+
+    Around the JSON there may be what models put there: a fence, a word before or after, thoughts. Headings count in any
+    case, a string as one line; what is no text becomes some.
+    """
+    start, end = answer.find("{"), answer.rfind("}")
     try:
-        found = orjson.loads(answer)
+        found = orjson.loads(answer[start : end + 1]) if 0 <= start < end else None
     except orjson.JSONDecodeError:
         return answer
-    if not all(isinstance(found.get(name), list) for name in HEADINGS):
+    named = {name.strip("# ").casefold(): value for name, value in found.items()} if isinstance(found, dict) else {}
+    if not all(isinstance(named.get(name.casefold()), list | str) for name in HEADINGS):
         return answer
-    return "\n".join("\n".join([f"## {name}", *(f"- {line}" for line in found[name] or ["none"])]) for name in HEADINGS)
+    sections = (f"## {name}\n" + "\n".join(f"- {line}" for line in _lines(named[name.casefold()])) for name in HEADINGS)
+    return "\n".join(sections)
+
+
+def _lines(value: Any) -> list[str]:
+    """The lines of one heading; at least one."""
+    found = [_line(one) for one in (value if isinstance(value, list) else [value])]
+    return [line for line in found if line] or ["none"]
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_line(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_line, value)))
+    return "" if value is None or isinstance(value, bool) else " ".join(str(value).split())

@@ -1,18 +1,20 @@
 """What was gathered of a session so far, kept beside its archive: a compaction then reads only what is new.
 
 The JSON lines are the only truth. The file holds the statements worth most of all messages up to the last compaction,
-and the digest of the archive that this one made; where that is not the newest archive, or the file is torn, gone or
-cannot be written, everything is read again. So it can be deleted at any time, and never says what the originals do not.
+and the digest of the archive that this one made; where that is not the newest archive, or the file is torn, altered,
+gone or cannot be written, everything is read again. So it can be deleted at any time, and never says what the originals
+do not. Two lines: what it is of, with a digest of the second; the statements.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-
-import orjson
+import stat
 
 from agent.compaction import record
 from agent.compaction.statements import Statement, pinned
+from agent.log.entries import encode, parse
 from agent.log.logfile import beside
 from agent.messages import text_of
 from agent.session import Session
@@ -22,13 +24,15 @@ VERSION = 1
 KEPT = 3_000
 """Statements that are kept from one compaction to the next, up to twice as many before they are thinned again: several
 times what a large record holds."""
+LARGEST = 64 << 20
+"""Bytes: no file of ours is larger."""
 
 
 def gather(session: Session) -> record.Gathered:
     """All statements of the session's life, pins first."""
     known = _load(session)
     if known is None:
-        size = sum(len(text_of(entry["message"])) for entry in session.originals())
+        size = sum(len(text_of(e["message"])) for e in session.originals() if e["message"]["role"] != "user")
         found = record.gather(session.originals(), None, size)
     else:
         top = known.last
@@ -39,35 +43,58 @@ def gather(session: Session) -> record.Gathered:
 
 def keep(session: Session, gathered: record.Gathered) -> None:
     """Put the best of it beside the archive that was just made. Does nothing where that cannot be."""
-    archived = session.meta.get("archived")
-    if not session.path or not isinstance(archived, dict):
+    archive = _newest(session)
+    if not archive:
         return
     best = gathered.of(lambda n: n > 0)
     if len(best.statements) > 2 * KEPT:
         record.thin(best, KEPT)
-    told = {"version": VERSION, "archive": archived["sha256"], "last": gathered.last, "statements": best.statements}
+    statements = encode({"statements": [tuple(statement) for statement in best.statements]})
+    head = {"version": VERSION, "archive": archive, "last": gathered.last}
+    told = encode(head | {"sha256": _digest(archive, gathered.last, statements)}) + statements
     path = _path(session)
     try:
-        with open(os.open(f"{path}.tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(orjson.dumps(told, default=tuple))
+        if os.path.lexists(f"{path}.tmp"):
+            os.unlink(f"{path}.tmp")
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(f"{path}.tmp", flags, 0o600), "wb") as file:
+            file.write(told)
         os.replace(f"{path}.tmp", path)
-    except (OSError, TypeError):  # TypeError: a lone surrogate in a message
+    except OSError:
         pass
 
 
 def _load(session: Session) -> record.Gathered | None:
     """What is kept, if it is of the newest archive and whole."""
-    archived = session.meta.get("archived")
-    if not session.path or not isinstance(archived, dict):
-        return None
+    archive = _newest(session)
     try:
-        with open(_path(session), "rb") as file:
-            told = orjson.loads(file.read())
-        if told["version"] != VERSION or told["archive"] != archived["sha256"]:
+        head, statements = _read(_path(session)).split(b"\n", 1) if archive else (b"", b"")
+        told = parse(head)
+        if told["archive"] != archive or told["sha256"] != _digest(archive, told["last"], statements):
             return None
-        return record.Gathered([Statement(*each) for each in told["statements"]], told["last"])
+        return record.Gathered([Statement(*each) for each in parse(statements)["statements"]], told["last"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _read(path: str) -> bytes:
+    """A plain file's bytes. Raises: OSError for anything else, or one that is too large."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
+            raise OSError(f"{path} is no file of ours")
+        return file.read()
+
+
+def _digest(archive: str, last: object, statements: bytes) -> str:
+    return hashlib.sha256(b"%d %b %b\n%b" % (VERSION, archive.encode(), repr(last).encode(), statements)).hexdigest()
+
+
+def _newest(session: Session) -> str:
+    """The digest of the newest archive, or "" where nothing is archived on disk."""
+    archived = session.meta.get("archived")
+    digest = archived.get("sha256") if session.path and isinstance(archived, dict) else None
+    return digest if isinstance(digest, str) else ""
 
 
 def _messages(session: Session) -> list[Entry]:

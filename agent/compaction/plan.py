@@ -57,6 +57,12 @@ def size(entries: Iterable[Entry]) -> int:
     return sum(message_tokens(entry["message"]) for entry in entries)
 
 
+def by_n(body: Sequence[Entry], wanted: Sequence[Entry]) -> list[Entry]:
+    """The entries of `body` that `wanted` names: the same messages, without the stubs."""
+    numbers = {e.get("n") for e in wanted}
+    return [e for e in body if e.get("n") in numbers]
+
+
 def units(entries: Sequence[Entry]) -> list[Unit]:
     """The units of a context without its system message. Results belong to the unit before them."""
     groups: list[list[Entry]] = []
@@ -238,7 +244,7 @@ def _short_arguments(arguments: str, room: int, n: Any) -> str:
         return arguments
     try:
         given = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         given = {"arguments": arguments}

@@ -268,7 +268,7 @@ _EXIT = re.compile(r"exit(?:ed)?(?: with)?[ _]?(?:code|status)?[:= ]*(-?\d+)", r
 def _arguments(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -276,13 +276,17 @@ def _arguments(text: str) -> dict[str, Any]:
 def _acts(n: int, call: ToolCall, result: Entry) -> Iterator[Statement]:
     """What one call did: files and commands, from its arguments and from what is known of its result."""
     given = _arguments(call.arguments)
-    about = result.get("tool") or {}
+    about = result.get("tool")
+    about = about if isinstance(about, dict) else {}
     files = about.get("files")
     path = next((given[key] for key in _PATH_KEYS if isinstance(given.get(key), str)), "")
     command = next((given[key] for key in _COMMAND_KEYS if isinstance(given.get(key), str)), "")
     if isinstance(files, dict):
-        yield from (_file(n, CHANGED, name) for name in files.get("changed", ()))
-        yield from (_file(n, READ, name) for name in files.get("read", ()))
+        for kind in (CHANGED, READ):
+            names = files.get(kind)
+            yield from (
+                _file(n, kind, name) for name in (names if isinstance(names, list) else ()) if isinstance(name, str)
+            )
     elif path:
         changed = _CHANGES.search(call.name) or given.get("command") in ("create", "str_replace", "insert")
         yield _file(n, CHANGED if changed else READ, path)
@@ -345,7 +349,7 @@ def gather(
     """
     out = into or Gathered()
     for step in _steps(entry for entry in entries if not entry.get("summary")):
-        results = {entry["message"].get("tool_call_id"): entry for entry in step[1:]}
+        results = {str(entry["message"].get("tool_call_id")): entry for entry in step[1:]}
         files = set()
         for entry in step:
             n, text, who = entry.get("n", 0), text_of(entry["message"]), role(entry)
@@ -354,7 +358,7 @@ def gather(
                 spare -= len(text)
                 text = _striking(text, SCANT)
             if who in ("user", "assistant", "tool"):
-                out.statements += _said(n, text, FILE if entry["message"].get("tool_call_id") in files else who)
+                out.statements += _said(n, text, FILE if str(entry["message"].get("tool_call_id")) in files else who)
             for call in tool_calls(entry["message"]):
                 acts = list(_acts(n, call, results.get(call.id, {})))
                 out.statements += acts

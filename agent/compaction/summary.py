@@ -23,7 +23,7 @@ from agent.compaction import form
 from agent.compaction.form import HEADINGS
 from agent.compaction.plan import head_and_tail
 from agent.compaction.statements import ROLE_TAGS, defused
-from agent.errors import AgentError, ContextOverflow, Interrupted
+from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, TemporaryError
 from agent.messages import Message, Model, Reply, Request, Schema, Usage, text_of, tool_calls
 from agent.tokens import estimate, estimate_messages
 
@@ -316,7 +316,7 @@ def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
         if index and answer.text:
             request = _updating(request, answer.text)
         try:
-            reply = model.complete(request, lambda delta: None)
+            reply = _completed(model, request)
         except ContextOverflow as error:
             return replace(answer, text="", verdict=Verdict(("overflow",)), error=str(error))
         except Interrupted:
@@ -327,7 +327,7 @@ def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
             raise reply.error
         if request.response_format is not None:
             reply = reply._replace(message={**reply.message, "content": form.read(text_of(reply.message))})
-        answer.usage = _sum(answer.usage, reply.usage)
+        answer.usage = total(answer.usage, reply.usage)
         answer.model = reply.model or model.name
         last = index == len(requests) - 1
         answer.verdict = judge(reply, source if last else replace(source, facts=()))
@@ -337,13 +337,27 @@ def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
     return answer
 
 
+def _completed(model: Model, request: Request) -> Reply:
+    """A reply; where a server refuses what may be the schema, it is asked once more without. (What says so in words it
+    knows, the client has learnt by then.) Raises: as `Model.complete`."""
+    try:
+        return model.complete(request, lambda delta: None)
+    except (ContextOverflow, TemporaryError):
+        raise
+    except APIError:
+        if request.response_format is None:
+            raise
+        return model.complete(request._replace(response_format=None), lambda delta: None)
+
+
 def _updating(request: Request, earlier: str) -> Request:
     *before, last = request.messages
     text = f"<earlier_summary>\n{_inert(earlier)}\n</earlier_summary>\nUpdate it.\n\n{text_of(last)}"
     return request._replace(messages=[*before, {**last, "content": text}])
 
 
-def _sum(one: Usage | None, two: Usage | None) -> Usage | None:
+def total(one: Usage | None, two: Usage | None) -> Usage | None:
+    """What two calls of one model took together."""
     if one is None or two is None:
         return two or one
     return Usage(one.prompt + two.prompt, one.completion + two.completion, two.cached)

@@ -253,12 +253,18 @@ def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entr
     top = max([counts_of(loaded.meta)["n"], *(e["n"] for e in loaded.entries)])
     if at is not None and not 0 < at <= top:
         raise UsageError(f"session {id} has no entry {at}: the last is {top}")
-    if at is not None and at <= counts_of(loaded.meta)["n"]:
-        for archived in reversed(generation_paths(path)):
-            if counts_of(_first_line(archived))["n"] < at:
-                loaded = load(archived)
-                break
-    return loaded.meta, loaded.entries
+    if at is None:
+        return loaded.meta, loaded.entries
+    paths = [*generation_paths(path), path]
+    begun = [counts_of(_first_line(each))["n"] for each in paths]
+    place = max(i for i, n in enumerate(begun) if n < at)
+    while place and begun[place - 1] == begun[place]:  # renamed meanwhile: what it has, the file before may have had
+        before = load(paths[place - 1])
+        if max((e["n"] for e in before.entries), default=0) < at:
+            break
+        place -= 1
+    found = loaded if paths[place] == path else load(paths[place])
+    return found.meta, found.entries
 
 
 def _share_archives(disk: Disk, source: str, new: str, upto: int) -> None:

@@ -185,7 +185,7 @@ def _failed_prompts(entries: Sequence[Entry]) -> set[Any]:
     if any(e["type"] == "failed" for e in entries):
         for entry in entries:
             if entry["type"] == "message":
-                if entry["message"]["role"] == "assistant":
+                if entry["message"]["role"] == "assistant" and not entry.get("summary"):
                     waiting.clear()
                 elif entry["message"]["role"] == "user":
                     waiting[entry.get("n")] = True

@@ -100,7 +100,8 @@ def matches(ids: list[str], wanted: str) -> list[str]:
 def summarize(id: str, written: float, size: int, ends: Ends, first: list[Entry]) -> Summary:
     """A row from the two ends of a file; `first` is the head of its oldest generation, where its first words stand."""
     meta = ends.head[0] if ends.head and ends.head[0]["type"] == "meta" else {}
-    answer: Entry = next((e for e in reversed(ends.tail) if e.get("usage") or e.get("model")), {})
+    said = (e for e in reversed(ends.tail) if e["type"] == "message")
+    answer: Entry = next((e for e in said if e.get("usage") or e.get("model")), {})
     usage = usage_from_json(answer.get("usage"))
     compactions = counts_of(meta)["compactions"]
     if ends.whole and not compactions:

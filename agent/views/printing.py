@@ -54,11 +54,12 @@ def transcript(entries: Iterable[Any]) -> Iterable[str]:
         yield "\n"
 
 
-def last_answer(messages: Iterable[Any]) -> str:
-    """The text of the last assistant message that has any, or ""."""
+def last_answer(entries: Iterable[Any]) -> str:
+    """The text of the last answer that has any, or ""; a summary is none, whatever its role."""
     from agent.messages import text_of
 
-    return next((t for m in reversed(list(messages)) if m["role"] == "assistant" and (t := text_of(m))), "")
+    said = [e["message"] for e in entries if e["type"] == "message" and not e.get("summary")]
+    return next((t for m in reversed(said) if m["role"] == "assistant" and (t := text_of(m))), "")
 
 
 # ---- effects ---------------------------------------------------------------------------------------------------------

@@ -130,10 +130,11 @@ def life(entries: Iterable[Entry], *, shared: int = 0, price: Price = no_price) 
             size += -saved[-1] if entry.get("redo") else saved[-1]
             found.folds.append(_made(entry, len(found.steps), None, size))
         elif entry["type"] == "message":
+            if entry.get("summary"):
+                continue  # the compaction's figure has it already
             if entry["message"]["role"] == "assistant":
                 _step(found, entry, size, shared, price)
-            if not entry.get("summary"):  # the compaction's figure has it already
-                size += message_tokens(entry["message"])
+            size += message_tokens(entry["message"])
     return found
 
 

@@ -23,11 +23,22 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
     if error.kind not in ("params", "tool_history", "bad_request", "schema", "server", "not_found"):
         return None
     said = f"{error.text} {error.body}".lower()
-    for change in (_roles, _reasoning, _identifiers, _content, _tools):
+    for change in (_schema, _roles, _reasoning, _identifiers, _content, _tools):
         found = change(said, dialect, sent)
         if found is not None and found[0] != dialect:
             return found
     return _parameter(error, dialect, sent) if error.kind in ("params", "bad_request") else None
+
+
+def _schema(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    """A server that cannot hold an answer to this schema seldom names the parameter; it speaks of its machinery."""
+    if "response_format" in sent and re.search(
+        r"grammar|json.?schema|response.?format|guided.?(?:decoding|json)|structured.?output|outlines", said
+    ):
+        return dialect._replace(
+            drop=tuple(dict.fromkeys((*dialect.drop, "response_format")))
+        ), "response_format is left out"
+    return None
 
 
 def _roles(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
