@@ -111,6 +111,8 @@ class Settings(NamedTuple):
     """Whose certificates https trusts: certifi's, or the system's store. SSL_CERT_FILE and SSL_CERT_DIR beat both."""
     aliases: Mapping[str, str] = {}
     """Short model names from the user's file."""
+    tables: tuple[str, ...] = ()
+    """The models that have a table of their own there."""
     origin: Mapping[str, str] = {}
     overrides: tuple[str, ...] = ()
     """Sentences about flags or variables that override what the session froze."""
@@ -126,8 +128,10 @@ def merge(
     project: Mapping[str, Any],
     user: Mapping[str, Any],
     paths: tuple[str, str] = (".agent.toml", "config.toml"),
+    otherwise: str | None = None,
 ) -> Settings:
-    """Merge the layers. `flags` holds text or parsed values; a flag that is None or () was not given.
+    """Merge the layers. `flags` holds text or parsed values; a flag that is None or () was not given. `otherwise` is the
+    model that a run takes where none is named: its table counts.
 
     Raises: UsageError for a bad flag or variable, ConfigError for a bad value in a file.
     """
@@ -135,7 +139,7 @@ def merge(
     origin: dict[str, str] = {}
     overrides: list[str] = []
     for option in OPTIONS:
-        user_values = {**user, **_of_model(user, values.get("model"), paths[1])}
+        user_values = {**user, **_of_model(user, values.get("model") or otherwise)}
         value, source = _first(option, flags, environ, session, user_values, paths[1])
         frozen = session.get(option.name)
         if option.frozen and frozen is not None and source != "session" and _plain(value) != _plain(frozen):
@@ -146,15 +150,13 @@ def merge(
     for name, value in project.items():
         _tighten(name, value, values, origin, paths[0])
     aliases = user.get("aliases", {})
-    return Settings(**values, aliases=dict(aliases), origin=origin, overrides=tuple(overrides))
+    about: dict[str, Any] = {"aliases": dict(aliases), "tables": tuple(user.get("models", {}))}
+    return Settings(**values, **about, origin=origin, overrides=tuple(overrides))
 
 
-def _of_model(user: Mapping[str, Any], model: Any, path: str) -> Mapping[str, Any]:
+def _of_model(user: Mapping[str, Any], model: str | None) -> Mapping[str, Any]:
     """The user's own table for one model, `[models."NAME"]`: it beats the file's general values."""
-    tables = user.get("models", {})
-    table = tables.get(model, {}) if isinstance(tables, dict) and model else {}
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: models.{model} is not a table", f'Write [models."{model}"]')
+    table: Mapping[str, Any] = user.get("models", {}).get(model, {}) if model else {}
     return table
 
 
@@ -254,8 +256,10 @@ def load_settings(
     environ: Mapping[str, str],
     cwd: str,
     session: Mapping[str, Any] | None = None,
+    otherwise: str | None = None,
 ) -> Settings:
-    """Read the files and merge all layers. `session` is the meta line of a session that is being resumed.
+    """Read the files and merge all layers. `session` is the meta line of a session that is being resumed; for
+    `otherwise` see `merge`.
 
     Raises: UsageError (exit 2) for a bad flag or variable, ConfigError (exit 3) for a bad file.
     """
@@ -263,7 +267,7 @@ def load_settings(
     project_path = find_project_file(cwd)
     user = _user_table(path, flags.get("profile") or environ.get("AGENT_PROFILE"))
     project = _read_toml(project_path) if project_path else {}
-    return merge(flags, environ, session or {}, project, user, (project_path or ".agent.toml", path))
+    return merge(flags, environ, session or {}, project, user, (project_path or ".agent.toml", path), otherwise)
 
 
 def config_path(environ: Mapping[str, str]) -> str:
@@ -286,20 +290,30 @@ def find_project_file(cwd: str) -> str | None:
 
 def _user_table(path: str, profile: str | None) -> dict[str, Any]:
     table = _read_toml(path)
-    profiles = table.pop("profiles", {})
-    tables = [*profiles.values()] if isinstance(profiles, dict) else [None]
+    profiles, models = table.pop("profiles", {}), table.get("models", {})
+    groups: list[Any] = [profiles, models]
+    tables: list[Any] = [one for group in groups for one in (group.values() if isinstance(group, dict) else [None])]
     if not all(isinstance(one, dict) for one in [*tables, table.get("aliases", {})]):
-        raise ConfigError(f"{path}: profiles and aliases are tables", "Write [profiles.NAME] and [aliases]")
+        told = "Write [profiles.NAME], [models.NAME] and [aliases]"
+        raise ConfigError(f"{path}: profiles, models and aliases are tables", told)
+    for one in tables:
+        _check_values(path, one)
     if profile:
         if profile not in profiles:
             known = ", ".join(profiles) or "none"
             raise ConfigError(f"No profile {profile!r} in {path}", f"Profiles there: {known}")
         table.update(profiles[profile])
     _check_names(path, table, {*_BY_NAME, "aliases", "models"})
-    models = table.get("models", {})
-    for values in models.values() if isinstance(models, dict) else ():
-        _check_names(path, values if isinstance(values, dict) else {}, set(_BY_NAME) - {"model"})
+    for values in models.values():
+        _check_names(path, values, set(_BY_NAME) - {"model"})
     return table
+
+
+def _check_values(path: str, table: Mapping[str, Any]) -> None:
+    """A table that is not used today is read all the same: what is wrong in it should not wait for the day."""
+    for name, value in table.items():
+        if name in _BY_NAME:
+            _read(_BY_NAME[name], value, f"{name} in {path}", ConfigError)
 
 
 def _check_names(path: str, table: Mapping[str, Any], known: set[str]) -> None:

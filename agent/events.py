@@ -24,6 +24,8 @@ class SessionOpened(NamedTuple):
     window_source: str
     sandbox: str = "none"
     parent: str | None = None
+    forked: bool = False
+    """By this run: it is a copy of `parent`."""
 
 
 class Budget(NamedTuple):

@@ -146,7 +146,7 @@ def error_line(error: AgentError | None) -> dict[str, Any] | None:
         return None
     return {
         "code": error.kind,
-        "message": error.text,
+        "message": error.text.partition("\n\n")[0],
         "hint": error.hint,
         "retryable": error.exit_code in (Exit.TEMPORARY, Exit.BUSY),
         "status": getattr(error, "status", None),

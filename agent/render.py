@@ -246,8 +246,10 @@ class Text:
 
     def _opened(self, event: SessionOpened) -> None:
         self.path = event.path
-        origin = f"resumed, {event.messages} message{'s' * (event.messages != 1)}" if event.resumed else "new"
-        self.line(f"session: {event.id} ({origin})", _DIM)
+        count = f"{event.messages} message{'s' * (event.messages != 1)}"
+        origin = f"fork of {event.parent}" if event.forked else "resumed"
+        told = f"{event.id} ({origin}, {count})" if event.resumed else f"{event.id} (new)"
+        self.line(f"session: {told if event.path else 'not kept'}", _DIM)
 
     def _budget(self, event: Budget) -> None:
         self.line(budget_line(event), _DIM)

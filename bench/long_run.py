@@ -21,6 +21,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ TEMPLATE = (
     "{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+SHOWN = 200
+"""Tokens that `shown` takes at most: it stands elsewhere in the next request."""
 WORDS = 'root ::= [A-Za-z ]+ "."'
 
 
@@ -62,7 +65,8 @@ def shown(times: int) -> list[dict[str, Any]]:
 class Outcome(NamedTuple):
     """`code` is the exit code, `steps` the notes that were read; of the requests, how many were `answered`, and the
     bodies of those `refused`; the `compactions` by strategy; tokens as the server reported them, `largest` of one prompt;
-    `said` on stderr."""
+    `cold` counts requests that the cache did not serve although nothing was compacted since the one before; `said` on
+    stderr."""
 
     code: int
     steps: int
@@ -72,6 +76,7 @@ class Outcome(NamedTuple):
     prompt_tokens: int
     cached_tokens: int
     largest: int
+    cold: int
     said: str
 
 
@@ -189,8 +194,21 @@ def _outcome(session: Session, forwarder: Forwarder, code: int, steps: int, said
         sum(prompts),
         sum(usage.get("cached_tokens") or 0 for usage in usages.values()),
         max(prompts),
+        _cold(session),
         said,
     )
+
+
+def _cold(session: Session) -> int:
+    """The last request is not looked at: it is made without tools, so that its beginning is another."""
+    cold = 0
+    generations = list(session.generations())
+    for place, (_, meta, entries) in enumerate(generations, 1):
+        answers = [e for e in entries if e["type"] == "message" and "usage" in e]
+        usages = [e["usage"] for e in answers if e["request"]["k"] > meta["counts"]["requests"]]
+        usages = usages[:-1] if place == len(generations) else usages
+        cold += sum((two.get("cached_tokens") or 0) < one["prompt_tokens"] - SHOWN for one, two in pairwise(usages))
+    return cold
 
 
 def main() -> int:

@@ -125,7 +125,10 @@ def test_a_model_may_have_a_table_of_its_own(home: Path) -> None:
         ("model = ", "is not TOML"),
         ("max_steps = 'many'", "is 'many', but it takes a whole number above zero"),
         ("model = [1, 2]", "but it takes one value, not a list"),
-        ("aliases = 3", "profiles and aliases are tables"),
+        ("[models]\nx = 1", "profiles, models and aliases are tables"),
+        ("[models.x]\nsummary_role = 'robot'", "summary_role"),
+        ("[profiles.later]\nsummary_format = 'xml'", "summary_format"),
+        ("aliases = 3", "profiles, models and aliases are tables"),
     ],
 )
 def test_a_bad_file_is_named(home: Path, text: str, says: str) -> None:
@@ -136,9 +139,18 @@ def test_a_bad_file_is_named(home: Path, text: str, says: str) -> None:
     assert says in str(problem.value)
 
 
+def test_the_table_of_a_model_counts_where_it_is_the_one_that_is_taken(home: Path) -> None:
+    """Named by nobody, but known to be what a run without a name takes."""
+    environ = config(home, '[models."smollm2"]\ncontext_window = 3000\n')
+    assert load_settings({}, environ, str(home)).context_window is None
+    assert load_settings({}, environ, str(home)).tables == ("smollm2",)
+    assert load_settings({}, environ, str(home), None, "smollm2").context_window == 3000
+    assert load_settings({"model": "other"}, environ, str(home), None, "smollm2").context_window is None
+
+
 def test_every_option_is_a_field() -> None:
     """The table and the record name the same settings."""
-    fields = set(Settings._fields) - {"aliases", "origin", "overrides"}
+    fields = set(Settings._fields) - {"aliases", "tables", "origin", "overrides"}
     assert fields == {option.name for option in OPTIONS}
     defaults = Settings()
     assert {option.name: option.default for option in OPTIONS} == {name: getattr(defaults, name) for name in fields}

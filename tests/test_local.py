@@ -28,6 +28,12 @@ def test_the_main_job_with_no_key(agent: Runner, home: Path, model_file: str) ->
     assert "reported" in done.err
 
 
+def test_its_own_table_of_settings_counts_without_its_name(agent: Runner, home: Path, model_file: str) -> None:
+    (home / ".config/agent").mkdir(parents=True)
+    (home / ".config/agent/config.toml").write_text('[models."smollm2"]\ncontext_window = 3000\nmax_tokens = 4\n')
+    assert "window: smollm2 → 3,000 tokens (config)" in agent("Say hello.").err
+
+
 def test_the_four_steps_of_exercise_13(agent: Runner, home: Path, model_file: str) -> None:
     """Tell it, add to it, force a compaction at 700 tokens, ask: the facts are in what the model is sent."""
     first = agent("My project is called phoenix, remember that name")

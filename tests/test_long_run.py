@@ -28,4 +28,4 @@ def test_it_was_compacted_more_than_once_and_nothing_was_sent_that_the_window_do
 
 
 def test_between_compactions_the_server_s_cache_held_what_had_been_sent(outcome: Outcome) -> None:
-    assert outcome.cached_tokens > outcome.prompt_tokens / 2
+    assert outcome.cold == 0, outcome.said

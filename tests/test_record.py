@@ -43,6 +43,15 @@ def test_it_never_exceeds_its_budget_by_more_than_its_headings(messages: list[tu
     assert tokens.estimate(made) <= budget + 80
 
 
+def test_a_record_that_has_not_all_of_the_user_s_words_says_so() -> None:
+    made = record.gather(entries(*[("user", f"The port of service s{i} is {4000 + i}.") for i in range(9)]))
+    assert record.compose(made, 400).startswith("### The user said (verbatim)\n[2-10] The port of service s0 is 4000; ")
+    assert record.compose(made, 40).startswith("### The user said (verbatim, in part)\n")
+    assert record.compose(made, 400, "\n".join(f"The port of service s{i} is {4000 + i}." for i in range(8))) == (
+        "### The user said (verbatim)\n[10] The port of service s8 is 4008"
+    )
+
+
 def test_what_the_user_typed_comes_before_what_tools_showed() -> None:
     """When there is room for one, it is the user's."""
     made = entries(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -97,6 +98,40 @@ def test_how_long_to_wait_is_looked_at_even_where_there_is_nothing_to_wait_for(a
         assert agent("--wait", "0", "-c", only_log(home).stem, "second", **at(server)).out == "two\n"
     told = "agent: --wait is 'soon', but it takes a number of seconds above zero, or 0"
     assert (refused.code, refused.err.splitlines()[0]) == (2, told)
+
+
+def test_a_new_name_says_what_the_old_one_was_and_an_empty_one_is_none(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one"), text("two")]) as server:
+        assert agent("-n", "", "first", **at(server)).code == 2
+        agent("-n", "phx", "first", **at(server))
+        renamed = agent("-c", "phx", "-n", "phoenix", "second", **at(server))
+    assert "info: the session was called phx; now it is phoenix" in renamed.err
+
+
+def test_what_cannot_be_meant_together_is_refused(agent: Runner, tmp_path: Path) -> None:
+    """Before anything is made or paid for: exit 2, and a line that says what to do."""
+    cases = {
+        (
+            "--last",
+            "-c",
+            "x",
+            "hi",
+        ): "agent: --last and -c say two things. Leave one out: -c last is the same as --last",
+        ("-o", "-", "hi"): "agent: -o - : the answer is on standard output anyway. Give -o a file, or leave it out",
+    }
+    for argv, told in cases.items():
+        done = agent(*argv)
+        assert (done.code, done.err.splitlines()[0]) == (2, told)
+
+
+def test_the_first_line_says_what_becomes_of_the_session(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one"), text("two"), text("three")]) as server:
+        agent("first", **at(server))
+        first = only_log(home).stem
+        fork = agent("-c", first, "--fork", "second", **at(server)).err.splitlines()[0]
+        gone = agent("--no-session", "third", **at(server)).err.splitlines()[0]
+    assert re.fullmatch(rf"session: \S+ \(fork of {first}, 3 messages\)", fork)
+    assert gone == "session: not kept"
 
 
 def test_last_is_the_newest_of_this_directory(agent: Runner, home: Path, tmp_path: Path) -> None:

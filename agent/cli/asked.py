@@ -50,13 +50,15 @@ class Ask(NamedTuple):
     def of(cls, words: list[str], values: dict[str, Any]) -> Ask:
         """From the values of the command line; those that are not a field here are settings.
 
-        Raises: UsageError for an unknown output format.
+        Raises: UsageError for an unknown output format, or two sessions.
         """
         given = dict(values)
         asked_json, chosen, _ = given.pop("json"), given.pop("output_format"), given.pop("printed")
         form = chosen or ("stream-json" if asked_json else "text")
         if form not in ("text", "json", "stream-json"):
             raise UsageError(f"--output-format is {form!r}, but it takes text, json or stream-json")
+        if given["last"] and given["continue_id"] is not None:
+            raise UsageError("--last and -c say two things", "Leave one out: -c last is the same as --last")
         if given.pop("no_tools"):
             given["tools"] = ""
         own = {name: given.pop(name) for name in list(given) if name in cls._fields}
@@ -99,7 +101,7 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
         raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
     if not id and ask.fork:
         raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
-    if not id and ask.name:
+    if not id and ask.name is not None:
         free_name(store, ask.name)
     if not ask.schema:
         return None

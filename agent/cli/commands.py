@@ -63,8 +63,8 @@ def compact(
 
 def dry_run_text(outcome: Mapping[str, Any]) -> str:
     """What a compaction would do, for people: the record in short, then the summary as the model would read it."""
-    if "strategy" not in outcome:
-        return f"{outcome.get('outcome', 'nothing')}: {outcome.get('text', '')}\n"
+    if "strategy" not in outcome:  # stderr has said why
+        return ""
     tokens = outcome.get("tokens", {})
     first, last = (outcome.get("folded") or ["-", "-"])[:2]
     lines = [

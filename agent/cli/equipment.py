@@ -300,6 +300,17 @@ def find_target(spec: str | None, settings: Settings, environ: Mapping[str, str]
         raise
 
 
+def unnamed(settings: Settings, environ: Mapping[str, str]) -> str | None:
+    """The model that a run takes where none is named and no server has to be asked which."""
+    if settings.model or settings.base_url:
+        return None
+    try:
+        target = find_target(None, settings, environ)
+    except ConfigError:
+        return None
+    return target if isinstance(target, str) else target.model
+
+
 def only_model(base_url: str, environ: Mapping[str, str]) -> str:
     """The name of a server's only model. Raises: ConfigError naming those there are, when there are several or none."""
     from agent.wire.probes import list_models
@@ -317,7 +328,8 @@ def only_model(base_url: str, environ: Mapping[str, str]) -> str:
     hint = (
         f"Name one: agent -m NAME, or set MODEL. It has: {shown}" if names else "Name one: agent -m NAME, or set MODEL"
     )
-    raise ConfigError("No model is named for this server", hint)
+    listed = "" if names else ", which does not list any"
+    raise ConfigError(f"No model is named for the server {target.base_url}{listed}", hint)
 
 
 def existing_directory(path: str) -> str:

@@ -13,6 +13,8 @@ from agent.errors import UsageError
 
 def check(path: str) -> None:
     """Raises: UsageError when an answer could not be written there."""
+    if path == "-":
+        raise UsageError("-o - : the answer is on standard output anyway", "Give -o a file, or leave it out")
     if os.path.isdir(path):
         raise UsageError(f"Cannot write the answer to {path}: it is a directory", "Give -o a file")
     if os.path.exists(path):

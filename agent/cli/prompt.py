@@ -84,7 +84,7 @@ def read_stdin(*, has_prompt: bool, wait: bool, fd: int = 0) -> tuple[str | None
     """Read standard input as the rule in DESIGN section 3 says: (text or None, whether a silent pipe was left alone).
 
     `wait` is an explicit `-`: read to the end whatever it is. A terminal is read only then.
-    Raises: UsageError when there is more than `STDIN_LIMIT`.
+    Raises: UsageError when there is more than `STDIN_LIMIT`, or it is binary.
     """
     try:
         mode = os.fstat(fd).st_mode
@@ -94,7 +94,16 @@ def read_stdin(*, has_prompt: bool, wait: bool, fd: int = 0) -> tuple[str | None
         return None, False
     if has_prompt and not wait and not stat.S_ISREG(mode) and not _speaks(fd):
         return None, True
-    return decode(_read_all(fd)), False
+    raw = _read_all(fd)
+    if _is_binary(raw[:8192]):
+        raise UsageError("Standard input is binary", "Pipe text, or attach an image: agent -f image.png")
+    return decode(raw), False
+
+
+def _is_binary(start: bytes) -> bool:
+    """Whether a tenth of it is no text at all. NULs alone are what `find -print0` writes; a stray byte is only that."""
+    strange = start.decode("utf-8", "replace").count("\ufffd")
+    return b"\x00" in start and len(start) >= 64 and strange > len(start) // 10
 
 
 def _speaks(fd: int) -> bool:

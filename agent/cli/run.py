@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agent.cli import outfile
 from agent.cli.asked import COMPACT, Ask, check, free_name, is_compact_command, read_prompt, read_system, with_block
 from agent.cli.asking import asker
-from agent.cli.equipment import TOY, Equipment, equip, system_message
+from agent.cli.equipment import TOY, Equipment, equip, system_message, unnamed
 from agent.config import Settings, load_settings
 from agent.errors import AgentError, DeniedError, Exit, SessionBusy, StorageError, UsageError
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
@@ -93,7 +93,8 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     stop_after(settings.timeout)
     if ask.system_file:
         flags["system"] = read_system(ask.system_file)
-        settings = live.settings = load_settings(flags, environ, cwd)
+    if ask.system_file or settings.tables:
+        settings = live.settings = load_settings(flags, environ, cwd, None, unnamed(settings, environ))
     if ask.flags.get("session_dir") == "":
         raise UsageError("--session-dir is empty", "Give it a directory")
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
@@ -188,8 +189,11 @@ def _resume(ask: Ask, store: str, id: str, wait: float, emit: Emit) -> Session:
 
         id = fork(store, id)
     session = _open(store, id, wait, emit)
-    if ask.name and ask.name != session.meta.get("name"):
+    before = session.meta.get("name")
+    if ask.name is not None and ask.name != before:
         session.rename(free_name(store, ask.name))
+        if before:
+            emit(Notice("info", "renamed", f"the session was called {before}; now it is {ask.name}"))
     return session
 
 
@@ -252,6 +256,7 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
             window_source=gear.limits.source,
             sandbox="" if ask.format == "text" else gear.confinement.mode,  # finding out takes 6 ms: where it is shown
             parent=(session.meta.get("parent") or {}).get("id"),
+            forked=ask.fork,
         )
     )
     for text in session.notices:

@@ -139,6 +139,12 @@ def resolve(
         except ConfigError as refused:
             if _family(spec):
                 raise
+            if slash:
+                text, hint = (
+                    f"There is no provider {head!r}",
+                    "`agent models` lists them; another server: OPENAI_BASE_URL",
+                )
+                raise ConfigError(text, hint) from None
             text = f"No provider is known for the model {spec!r}, and there is no key for openai"
             raise ConfigError(text, refused.hint) from None
     found = next((p for p in TABLE if p.default and not p.local and _key(p, environ)[0]), None)
