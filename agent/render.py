@@ -159,7 +159,10 @@ class Output:
     def write(self, data: bytes) -> None:
         while data and not self.closed and self.problem is None:
             try:
-                data = data[os.write(self.fd, data) :]
+                written = os.write(self.fd, data)
+                if written == len(data):
+                    return
+                data = data[written:]
             except BlockingIOError:
                 self._wait()
             except BrokenPipeError:
@@ -198,9 +201,10 @@ class Text:
         self.path = ""
 
     def emit(self, event: Event) -> None:
-        if isinstance(event, Streamed):
-            if event.delta.kind == "text":
-                self._answer(event.delta.text)
+        if type(event) is Streamed:  # said for every fragment
+            kind, text = event.delta
+            if kind == "text":
+                self._answer(text)
             return
         handler = self._HANDLERS.get(type(event))
         if handler is not None:
@@ -236,8 +240,9 @@ class Text:
         if text:
             if self.waiting:
                 self._raw("", _PLAIN)
-            self.out.write(visible(text, keep_cr=not self.to_terminal).encode())
-            self.mid_line = not text.endswith("\n")
+            shown = text if text.isprintable() else visible(text, keep_cr=not self.to_terminal)
+            self.out.write(shown.encode())
+            self.mid_line = text[-1] != "\n"
 
     def _end_answer(self) -> None:
         if self.mid_line:

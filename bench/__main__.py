@@ -34,7 +34,7 @@ def parts(runs: int, quick: bool, bare: list[float]) -> dict[str, Callable[[], l
     return {
         "start": start,
         "peers": lambda: peers.beside(runs),
-        "stream": lambda: processes.stream(few, 200 if quick else 20_000),
+        "stream": lambda: processes.stream(runs, 200 if quick else 20_000),
         "resume": lambda: processes.resume(runs, (10, 100) if quick else (10, 1_000, 10_000)),
         "lives": lambda: processes.lives(runs, 5 if quick else 1_000),
         "loading": lambda: inside.loading(few, 1 if quick else 100),

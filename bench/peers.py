@@ -60,9 +60,9 @@ def native(program: str) -> str:
 
 
 def version(program: str, environ: dict[str, str]) -> str:
-    """The last word of what it says of its version, on either stream."""
+    """The last word of what it says of its version."""
     done = subprocess.run([program, "--version"], env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return ((done.stdout + done.stderr).split() or ["?"])[-1]
+    return ((done.stdout or done.stderr).split() or ["?"])[-1]
 
 
 def settled(here: Place, peer: Peer) -> Place:

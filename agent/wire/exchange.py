@@ -88,7 +88,8 @@ class Exchange:
                 raise (self._stalled() if error.kind == "timeout" else error) from None
         if not assembler.done:
             for event in self._reader.close():
-                self._take(event, deadline)
+                for delta in assembler.take(event):
+                    self._on_delta(delta)
         elif assembler.calling:
             self._drain(pieces, deadline)
         if assembler.fault is not None:
@@ -99,22 +100,25 @@ class Exchange:
 
     def _follow(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
         """Take pieces until the end mark, an error, or the end. Raises: `TemporaryError` (a break, a stall)."""
-        feed, assembler = self._reader.feed, self.assembler
+        reader, assembler, show = self._reader, self.assembler, self._on_delta
         for piece in pieces:
-            events = feed(piece)
+            value = None if self._debug else reader.whole(piece)
+            if value is not None and (text := assembler.plain(value)):
+                show(Delta("text", text))
+                deadline.extend(AFTER_FINISH_SECONDS if assembler.ended else self._stall)
+                continue
+            events = reader.feed(piece) if value is None else [Event("", piece[6:-2], value)]
             for event in events:
-                self._take(event, deadline)
+                if self._debug:
+                    self._debug("< " + event.data.decode("utf-8", "replace"))
+                for delta in assembler.take(event):
+                    show(delta)
+            if events:
+                deadline.extend(AFTER_FINISH_SECONDS if assembler.ended else self._stall)
             if assembler.done or assembler.fault is not None:
                 return
             if not events and deadline.passed:
                 raise self._stalled()
-
-    def _take(self, event: Event, deadline: Deadline) -> None:
-        if self._debug:
-            self._debug("< " + event.data.decode("utf-8", "replace"))
-        for delta in self.assembler.take(event):
-            self._on_delta(delta)
-        deadline.extend(AFTER_FINISH_SECONDS if self.assembler.ended else self._stall)
 
     def _drain(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
         """Read the few bytes after the end mark, so that the connection serves the step that will follow the calls."""

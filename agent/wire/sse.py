@@ -47,21 +47,24 @@ class EventReader:
         self._name = ""
         self._data: list[bytes] = []
 
+    def whole(self, piece: bytes) -> Any:
+        """The value of a piece that is one whole event without a name, as nearly all are; None for any other, which is
+        then `feed`'s to read."""
+        if not (piece.startswith(b"data: {") and piece.endswith(b"}\n\n") and self._mode == "events"):
+            return None
+        data = piece[6:-2]
+        if self._rest or self._data or self._name or b"\n" in data or b"\r" in data:
+            return None
+        try:
+            return orjson.loads(data)
+        except ValueError:
+            return None
+
     def feed(self, piece: bytes) -> list[Event]:
         """The events that this piece completes."""
-        if self._mode == "events":
-            if (
-                piece.startswith(b"data: {")
-                and piece.endswith(b"}\n\n")
-                and not (self._rest or self._data or self._name)
-            ):
-                data = piece[6:-2]
-                if b"\n" not in data and b"\r" not in data:  # the everyday case: one event, whole
-                    value = loads(data)
-                    return [self._event("", data) if value is None else Event("", data, value)]
-            self._rest += piece
-            return self._lines()
         self._rest += piece
+        if self._mode == "events":
+            return self._lines()
         if self._mode == "" and not self._sniff():
             return []
         return self._lines() if self._mode == "events" else []

@@ -84,9 +84,6 @@ class Assembler:
 
     def take(self, event: Event) -> list[Delta]:
         """Read one event; the fragments it adds."""
-        plain = self._plain(event)
-        if plain is not None:
-            return plain
         if event.name == "[DONE]":
             self.ended = self.done = True
             return []
@@ -129,23 +126,23 @@ class Assembler:
         looks = complete and not calls and "arguments" in text and bool(re.match(_LOOKS_LIKE_CALL, text))
         return Assembled(message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks)
 
-    def _plain(self, event: Event) -> list[Delta] | None:
-        """The short way for what nearly every event is: one piece of text and nothing else. None for all others."""
-        value = event.value
-        if event.name or type(value) is not dict or not _NOT_PLAIN.isdisjoint(value) or self._think.state != "after":
-            return None
+    def plain(self, value: Any) -> str:
+        """The short way for what nearly every event is: one piece of text and nothing else. "" for all others, which are
+        then `take`'s to read."""
+        if type(value) is not dict or not _NOT_PLAIN.isdisjoint(value) or self._think.state != "after":
+            return ""
         try:
             [choice] = value["choices"]
             delta = choice["delta"]
             content = delta["content"]
         except (KeyError, TypeError, ValueError):
-            return None
+            return ""
         if len(delta) != 1 or choice.get("finish_reason") is not None or choice.get("index") or "usage" in choice:
-            return None
-        if type(content) is not str or not content or not (content.isascii() or content.isprintable()) or self._held:
-            return None
+            return ""
+        if type(content) is not str or not (content.isascii() or content.isprintable()) or self._held:
+            return ""
         self._text.append(content)
-        return [Delta("text", content)]
+        return content
 
     def _chunk(self, chunk: dict[str, Any]) -> list[Delta]:
         if chunk.get("restart"):
