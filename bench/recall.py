@@ -84,6 +84,22 @@ def on_real(
     return found
 
 
+def looked_up(sessions: str, probes: str) -> tuple[int, int]:
+    """(answered, asked): one `recall(question)` within 4,000 tokens, on the whole of each session."""
+    from agent.recall import search
+
+    answered = asked = 0
+    for _, messages, questions in real(sessions, probes):
+        with Session.ephemeral({}) as session:
+            for message in messages:
+                session.append({"type": "message", "message": message})
+            for question in questions:
+                found = search(session, question[0], limit_tokens=4000)
+                answered += score([{"role": "tool", "content": found}], [question])
+        asked += len(questions)
+    return answered, asked
+
+
 def chained(hops: int, model: Summariser) -> tuple[int, int]:
     """(kept, asked): facts and constraints a user typed and a pin, after `hops` compactions in a row."""
     with Session.ephemeral({"model": model.name}) as session:
@@ -231,6 +247,8 @@ def _show_real(sessions: str, probes: str, model: Summariser) -> None:
         each = " ".join(f"{a}/{q}:{t}" for a, q, t in found.values())
         size = sum(t for _, _, t in found.values())
         sys.stdout.write(f"  {name:24} {answered:3}/{asked} = {answered / asked:.0%}  {size} tokens  {each}\n")
+    answered, asked = looked_up(sessions, probes)
+    sys.stdout.write(f"  one recall of 4,000 tokens {answered}/{asked} = {answered / asked:.0%}\n")
 
 
 if __name__ == "__main__":

@@ -72,5 +72,7 @@ def test_the_committed_figures_say_where_they_are_from(capsys: pytest.CaptureFix
     about = json.loads(path.read_text(encoding="utf-8"))["about"]
     assert set(about) == {"machine", "python", "versions", "runs", "date", "noise", "command"}
     main(["--readme"])
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    table = capsys.readouterr().out
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
     assert len(rows) > 10 and all(line.count("|") == 6 for line in rows)
+    assert table in (path.parents[1] / "README.md").read_text(encoding="utf-8")
