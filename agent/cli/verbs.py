@@ -292,6 +292,8 @@ def undo(
                 out_json({"id": found, "files": [step._asdict() for step in done]})
             for step in done if not json else []:
                 out(f"{step.action:8} {step.path}{'  (' + step.why + ')' if step.why else ''}\n")
+            if not done:
+                note("the last turn changed no files")
             return
         outcome = archive.redo(session) if back else archive.undo(session)
     if json:
