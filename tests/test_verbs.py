@@ -184,7 +184,7 @@ def test_undo_of_files(store: str, sessions, tmp_path: Path) -> None:  # type: i
     assert [(tmp_path / n).read_bytes() for n in ("a.txt", "b.txt")] == [b"before", b"my own"]
     with Session.open(store, ID) as session:
         session.append(user("change nothing"))
-    assert (*sessions("undo", ID, "--files"),) == (0, "", "the last turn changed no files\n")
+    assert (*sessions("undo", ID, "--files"),) == (0, "", "agent: the last turn changed no files\n")
 
 
 def test_replay_and_its_proof(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
