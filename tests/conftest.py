@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,13 @@ ORIGINAL = dict(os.environ)
 KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 """The one thing tests share with the machine: the fetched model."""
+
+
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if (
+        signal.getsignal(number) == signal.SIG_IGN
+    ):  # started with nohup, or by a shell's `&`: children would ignore it, too
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @dataclass
