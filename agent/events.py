@@ -91,10 +91,13 @@ class Compacted(NamedTuple):
 
 
 class NotCompacted(NamedTuple):
-    """Nothing was changed: `why` is "nothing" (to compact), "no_summary" or "failed"; `text` explains it."""
+    """Nothing was changed: `why` is "nothing" (to compact), "no_summary" or "failed"; `text` explains it. `usage` and
+    `cost` (dollars) are of the model that was asked in vain."""
 
     why: str
     text: str
+    usage: Usage | None = None
+    cost: float | None = None
 
 
 class Waiting(NamedTuple):

@@ -122,11 +122,23 @@ def why_no_summary(record: dict[str, Any]) -> str:
 
 
 def not_compacted_line(event: NotCompacted) -> str:
-    return {
-        "nothing": "nothing to compact",
-        "no_summary": "no summary produced, history kept",
-        "failed": "compaction failed, history kept",
-    }.get(event.why, event.why) + (f": {event.text}" if event.text else "")
+    return (
+        {
+            "nothing": "nothing to compact",
+            "no_summary": "no summary produced, history kept",
+            "failed": "compaction failed, history kept",
+        }.get(event.why, event.why)
+        + (f": {event.text}" if event.text else "")
+        + spent(event)
+    )
+
+
+def spent(event: NotCompacted) -> str:
+    """What asking in vain took."""
+    if event.usage is None:
+        return ""
+    cost = "" if event.cost is None else f", ${event.cost:.4f}"
+    return f" · it took {number(event.usage.prompt)} tokens in, {number(event.usage.completion)} out{cost}"
 
 
 def last_line(event: TurnFinished) -> str:

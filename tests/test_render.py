@@ -44,7 +44,7 @@ A_RUN: list[Event] = [
     Compacting("threshold", 7, 1105, 700),
     Compacted(RECORD, 7, 4, "0001"),
     NotCompacted("nothing", ""),
-    NotCompacted("no_summary", "it was empty"),
+    NotCompacted("no_summary", "it was empty", Usage(5000, 60), 0.0125),
     NotCompacted("failed", "the disk is full"),
     Waiting(3.0, 2, 5, "rate limit"),
     Notice("warning", "x", "careful"),
@@ -83,7 +83,7 @@ def test_a_whole_run() -> None:
         "compacted: 4 messages → 1 summary · 7 → 4 messages · 1,105 → about 420 tokens · 0.8 s"
         " · originals: s.archive/0001.jsonl",
         "nothing to compact",
-        "no summary produced, history kept: it was empty",
+        "no summary produced, history kept: it was empty · it took 5,000 tokens in, 60 out, $0.0125",
         "compaction failed, history kept: the disk is full",
         "waiting 3.0 s, then try 2 of 5: rate limit",
         "warning: careful",

@@ -229,7 +229,8 @@ class Compactor:
             for each in [*self._spent, answer] if vain else self._spent:
                 self._attempted(job.reason, each, before, guard, started)
         if draft is None or vain:
-            return self._not(answer.outcome or "nothing", answer.error or NOTHING, once=job.reason == "threshold")
+            about: dict[str, Any] = {"once": job.reason == "threshold", "usage": answer.usage}
+            return self._not(answer.outcome or "nothing", answer.error or NOTHING, **about)
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""
@@ -377,19 +378,21 @@ class Compactor:
         except StorageError as error:
             told = f"The compaction could not be saved, the history is as it was: {error}"
             self._attempted(entry["reason"], answer, entry["tokens"]["before"], entry["guard"], started, told)
-            return self._not("failed", told)
+            return self._not("failed", told, usage=answer.usage)
         if self._gathered is not None:
             gleaned.keep(session, self._gathered)
-        cost = self._price(answer.usage) if self._price and answer.usage else None
         after = len(context.system) + len(summaries) + len(draft.body)
-        self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, cost))
+        self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, self._cost(answer.usage)))
         self._told = ""
         return {"outcome": "compacted", **entry}
 
-    def _not(self, why: str, text: str, *, once: bool = False) -> dict[str, Any]:
+    def _cost(self, usage: Usage | None) -> float | None:
+        return self._price(usage) if self._price and usage else None
+
+    def _not(self, why: str, text: str, *, once: bool = False, usage: Usage | None = None) -> dict[str, Any]:
         """Say that nothing was changed; `once`: the same thing is not said before every request."""
-        if not once or self._told != text:
-            self._emit(NotCompacted(why, text))
+        if not once or self._told != text or usage:
+            self._emit(NotCompacted(why, text, usage, self._cost(usage)))
         if once:
             self._told = text
         return {"outcome": why, "text": text}
