@@ -78,8 +78,11 @@ _FORBIDDING = (
     *"不别禁必务切记一以",
 )
 """One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""
-_SENTENCES = re.compile(rf"\n+|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}])")
-_LINES = re.compile(r"[\n\r\t]+|(?<=[\"\w\]}]),\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z])")
+_SENTENCES = re.compile(rf"[\n。！？；!?;.](?:(?<=\n)\n*|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}]))")
+_LINES = re.compile(
+    r"[\n\r\t,。！？；.!?;](?:(?<=[\n\r\t])[\n\r\t]*|(?<=[\"\w\]}],)\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z]))"
+)
+"""Where a text is cut. Both begin with a plain set of characters: only so does the search run over all others."""
 _COMMAS = re.compile(r"[，,]\s*")
 _ERROR_LINE = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|panic|denied|cannot)\b|错误|失败|异常", re.IGNORECASE
@@ -100,6 +103,16 @@ SCANT = 4
 """Lines of a message that is looked at only in passing."""
 
 
+def _cut(text: str, ends: re.Pattern[str]) -> Iterator[str]:
+    """The pieces of a text between `ends`; marks stay with the piece before them, white space and commas go."""
+    at = 0
+    for match in ends.finditer(text):
+        end = match.start()
+        yield text[at : end if text[end] in "\n\r\t," else end + 1]
+        at = match.end()
+    yield text[at:]
+
+
 def _fields(text: str) -> Iterator[str]:
     """The lines of a result; of one that is JSON its values, each with its key: `phone: 010-8500`."""
     if text.lstrip()[:1] in ("{", "["):
@@ -108,7 +121,7 @@ def _fields(text: str) -> Iterator[str]:
             return
         except (ValueError, RecursionError):
             pass
-    yield from (line.strip(" ,-*\t") for line in _LINES.split(text))
+    yield from (line.strip(" ,-*\t") for line in _cut(text, _LINES))
 
 
 def _leaves(value: Any, key: str) -> Iterator[str]:
@@ -119,7 +132,7 @@ def _leaves(value: Any, key: str) -> Iterator[str]:
         for inner in value:
             yield from _leaves(inner, key)
     elif isinstance(value, str) and "\n" in value:
-        yield from (line.strip() for line in _LINES.split(value))
+        yield from (line.strip() for line in _cut(value, _LINES))
     elif value not in (None, "", [], True, False):
         told = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield f"{key}: {told}" if key else told
@@ -154,14 +167,14 @@ def _telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
     return start, after.start() if after else len(sentence)
 
 
-_CODE = "{}()[];=<>|&\\$#^~"
+_CODE = re.compile(r"[{}()\[\];=<>|&\\$#^~]")
 CODE_SHARE = 0.08
 _STRONG = re.compile(r"://|[Ee]rror|[Ee]xception|\w\{\S|\b[0-9a-f]{10,}\b")
 
 
 def is_code(line: str) -> bool:
     """Whether a line is code or a dump, by its marks: it can be read again where it came from."""
-    return sum(map(line.count, _CODE)) > CODE_SHARE * len(line)
+    return len(_CODE.findall(line)) > CODE_SHARE * len(line)
 
 
 # ---- gathering ----
@@ -223,7 +236,7 @@ def _striking(text: str, most: int) -> str:
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
     """Statements of what a person or the model said: sentences, or parts of long ones."""
-    for sentence in _SENTENCES.split(text):
+    for sentence in _cut(text, _SENTENCES):
         sentence = sentence.strip()
         if not sentence:
             continue
