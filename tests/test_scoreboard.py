@@ -6,9 +6,10 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from server import check_messages
+from server import ScriptedServer, check_messages, text
 from writers import Writer, reply, sections
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,6 +63,30 @@ def test_probes_of_real_sessions() -> None:
         found = recall.on_real(str(folder / "sessions"), str(folder / "probes"), policies.LOSSY, only=("ours",))["ours"]
         answered, asked = sum(a for a, _, _ in found.values()), sum(q for _, q, _ in found.values())
         assert answered >= 0.33 * asked
+
+
+def test_a_model_s_own_answers_are_scored() -> None:
+    """One that reads out what it was shown is right where the context is; one that knows nothing is not."""
+    (case,) = (case for case in cases.all_cases(1) if case.kind == "constraints")
+    shown = "\n".join(str(message["content"]) for message in case.messages)
+
+    def reading(request: dict[str, Any], index: int) -> Any:
+        return text("\n".join(str(message["content"]) for message in request["messages"]))
+
+    for script, right in ((reading, len(case.questions)), (lambda request, index: text("I do not know."), 0)):
+        with ScriptedServer(script) as server:
+            client = recall.client_of(server.url, "m")
+            context: list[Message] = [{"role": "user", "content": shown}]
+            assert recall.answers(client, context, case.questions) == right
+            client.close()
+
+
+def test_what_is_lost_is_listed_with_the_reason() -> None:
+    (case,) = (case for case in cases.all_cases(1) if case.kind == "planted")
+    assert list(recall.missing(case, case.messages)) == []
+    everything = dict(recall.missing(case, []))
+    assert len(everything) == len(case.questions)
+    assert all(why.startswith("stated in message ") for why in everything.values())
 
 
 # ---- valid requests, no dead ends ----
