@@ -290,30 +290,35 @@ def find_project_file(cwd: str) -> str | None:
 
 def _user_table(path: str, profile: str | None) -> dict[str, Any]:
     table = _read_toml(path)
-    profiles, models = table.pop("profiles", {}), table.get("models", {})
-    groups: list[Any] = [profiles, models]
-    tables: list[Any] = [one for group in groups for one in (group.values() if isinstance(group, dict) else [None])]
-    if not all(isinstance(one, dict) for one in [*tables, table.get("aliases", {})]):
-        told = "Write [profiles.NAME], [models.NAME] and [aliases]"
-        raise ConfigError(f"{path}: profiles, models and aliases are tables", told)
-    for one in tables:
-        _check_values(path, one)
+    profiles = table.pop("profiles", {})
+    if not isinstance(profiles, dict):
+        raise ConfigError(f"{path}: profiles is not a table", "Write [profiles.NAME]")
+    for one in (table, *profiles.values()):
+        _check(path, one)
     if profile:
         if profile not in profiles:
             known = ", ".join(profiles) or "none"
             raise ConfigError(f"No profile {profile!r} in {path}", f"Profiles there: {known}")
         table.update(profiles[profile])
-    _check_names(path, table, {*_BY_NAME, "aliases", "models"})
-    for values in models.values():
-        _check_names(path, values, set(_BY_NAME) - {"model"})
     return table
 
 
-def _check_values(path: str, table: Mapping[str, Any]) -> None:
-    """A table that is not used today is read all the same: what is wrong in it should not wait for the day."""
-    for name, value in table.items():
-        if name in _BY_NAME:
-            _read(_BY_NAME[name], value, f"{name} in {path}", ConfigError)
+def _check(path: str, table: Any) -> None:
+    """One table of settings, with its models and aliases. One that is not used today is read all the same: what is wrong
+    in it should not wait for the day."""
+    tables: list[Any] = [table] if isinstance(table, dict) else [None]
+    models: Any = table.get("models", {}) if isinstance(table, dict) else {}
+    tables += models.values() if isinstance(models, dict) else [None]
+    if not all(isinstance(one, dict) for one in (*tables, table.get("aliases", {}) if tables[0] else {})):
+        told = "Write [profiles.NAME], [models.NAME] and [aliases]"
+        raise ConfigError(f"{path}: profiles, models and aliases are tables", told)
+    _check_names(path, table, {*_BY_NAME, "aliases", "models"})
+    for one in models.values():
+        _check_names(path, one, set(_BY_NAME) - {"model"})
+    for one in tables:
+        for name, value in one.items():
+            if name in _BY_NAME:
+                _read(_BY_NAME[name], value, f"{name} in {path}", ConfigError)
 
 
 def _check_names(path: str, table: Mapping[str, Any], known: set[str]) -> None:

@@ -53,7 +53,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.errors import SessionCorrupt, SessionError, StorageError
+from agent.errors import SessionError, StorageError
 from agent.log.disk import DISK, Disk, digest_file, forget, make_directory, make_side_directory, storing
 from agent.log.entries import Entry, encode, largest_request, number, replay
 from agent.log.lock import Lock
@@ -61,6 +61,7 @@ from agent.log.logfile import (
     VERSION,
     Loaded,
     beside,
+    corrupt,
     counts_of,
     existing,
     fresh_meta,
@@ -95,6 +96,7 @@ class Session:
         self.meta: Entry = {}
         self.entries: list[Entry] = []
         self.notices: list[str] = []
+        self.damaged: set[str] = set()
         self._disk = disk
         self._lock: Lock | None = None
         self._writer: Writer | None = None
@@ -187,13 +189,16 @@ class Session:
     def generations(self, only: str = "") -> Iterator[tuple[str, Entry, list[Entry]]]:
         """(name, meta, entries) of each archived generation, oldest first, then of the log itself as "current".
 
-        `only` names the single one to read. Bad lines of an archive are left out: `agent.log.archive.check` finds them.
+        `only` names the single one to read. Bad lines of an archive are left out, and its name joins `damaged`:
+        `agent.log.archive.check` finds them.
         """
         for path in generation_paths(self.path):
             name = os.path.basename(path).removesuffix(".jsonl")
             if only in ("", name):
                 with storing(f"read archive {name} of session {self.id}"):
                     loaded = load(path)
+                if loaded.bad:
+                    self.damaged.add(name)
                 yield name, loaded.meta, loaded.entries
         if only in ("", "current"):
             yield "current", self.meta, self.entries
@@ -202,16 +207,20 @@ class Session:
         """Every message entry of the session's life, in order of `n`, once each, as it was before any shortening.
 
         A number is new in exactly one generation, and whatever is new there is larger than all before: so each
-        generation yields what lies above the largest seen, and no message is held twice.
+        generation yields what lies above the largest seen, and no message is held twice. What a damaged one lacks may
+        stand in the next, where it was mended: those two are read as one.
         """
         top = -1
-        for _, _, entries in self.generations():
-            fresh = [e for e in entries if e["type"] == "message" and e["n"] > top]
-            fresh.sort(key=lambda e: e["n"])
-            for entry in fresh:
-                if entry["n"] > top:
-                    top = entry["n"]
-                    yield entry
+        fresh: dict[int, Entry] = {}
+        for name, _, entries in self.generations():
+            for entry in entries:
+                if entry["type"] == "message" and entry["n"] > top:
+                    fresh.setdefault(entry["n"], entry)
+            if name not in self.damaged:
+                yield from (fresh[n] for n in sorted(fresh))
+                top = max(fresh, default=top)
+                fresh = {}
+        yield from (fresh[n] for n in sorted(fresh))
 
     # -- writing
 
@@ -292,7 +301,7 @@ class Session:
             writer = self._writer = Writer(self.path, self._disk)
             loaded = load(self.path, writer.fd)
             if loaded.bad and not damaged:
-                raise _corrupt(self.id, self.path, loaded)
+                raise corrupt(self.id, self.path, loaded)
             version = loaded.meta.get("version", 0)
             if not isinstance(version, int) or version > VERSION:
                 raise SessionError(f"session {self.id} was written by a later version of agent", "Upgrade agent")
@@ -388,10 +397,3 @@ class Ephemeral(Session):
         self.meta = meta | {"counts": counts | {"generation": len(self._archived)}}
         self.entries = list(entries)
         return name
-
-
-def _corrupt(id: str, path: str, loaded: Loaded) -> SessionCorrupt:
-    line, why = loaded.bad[0]
-    more = f" ({len(loaded.bad)} lines are bad; this is the first)" if len(loaded.bad) > 1 else ""
-    hint = f"Repair it, keeping every byte, with: agent doctor {id}"
-    return SessionCorrupt(f"session {id} is damaged: line {line} of {path}: {why}{more}", hint, line)

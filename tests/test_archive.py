@@ -11,6 +11,7 @@ from lives import META, ask, compact, prune, texts, user
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
 from agent.log import archive
 from agent.log.logfile import generation_paths
+from agent.log.mend import repair
 from agent.session import Session
 from agent.wire import prepare_for_wire
 
@@ -239,6 +240,39 @@ def test_a_fork_of_a_renamed_session_has_nothing_that_came_after(names: int, sto
             assert [e["n"] for e in copy.originals()] == list(range(1, at + 3))
             assert [e["message"]["content"] for e in copy.originals()][-2] == "mine"
             assert archive.check(copy).problems == []
+
+
+def test_what_was_mended_is_an_original_again(store: str) -> None:
+    """A line that could not be read in the archive stands in the file that replaced it: shown, searched, forked."""
+    with Session.create(store, META, id="a") as session:
+        for turn in range(4):
+            ask(session, f"turn {turn}")
+    raw = Path(session.path).read_bytes().split(b"\n")
+    for bad in (1, 3, 8):
+        Path(session.path).write_bytes(b"\n".join([*raw[:bad], b"\0\0" + raw[bad], *raw[bad + 1 :]]))
+        assert repair(store, "a").findings
+        mended = Session.read(store, "a")
+        assert [e["n"] for e in mended.originals()] == list(range(1, 9)), bad
+        for at in (bad, 8):
+            with Session.open(store, archive.fork(store, "a", at=at)) as copy:
+                assert [e["n"] for e in copy.originals()] == list(range(1, at + 1)), (bad, at)
+        for path in [*Path(store, "a.archive").glob("0*.jsonl"), Path(session.path)]:
+            path.unlink()
+
+
+def test_a_fork_of_a_damaged_or_missing_archive_is_refused(store: str) -> None:
+    with Session.create(store, META, id="a") as session:
+        for turn in range(3):
+            ask(session, f"turn {turn}")
+        compact(session)
+    archived = Path(store, "a.archive", "0001.jsonl")
+    whole = archived.read_bytes()
+    archived.write_bytes(whole.replace(b'"content":"turn 1"', b'"content":"tur'))
+    with pytest.raises(SessionCorrupt, match=r"0001\.jsonl is damaged: line 4"):
+        archive.fork(store, "a", at=4)
+    archived.unlink()
+    with pytest.raises(SessionError, match="the archive of session a that held entry 4 is gone"):
+        archive.fork(store, "a", at=4)
 
 
 def test_a_busy_session_can_be_forked_and_a_damaged_one_cannot(store: str) -> None:

@@ -128,6 +128,11 @@ def test_a_model_may_have_a_table_of_its_own(home: Path) -> None:
         ("[models]\nx = 1", "profiles, models and aliases are tables"),
         ("[models.x]\nsummary_role = 'robot'", "summary_role"),
         ("[profiles.later]\nsummary_format = 'xml'", "summary_format"),
+        ("[profiles.later]\nbogus = 1", "there is no setting 'bogus'"),
+        ("[profiles.later]\nmodels = 5", "profiles, models and aliases are tables"),
+        ("[profiles.later]\naliases = 5", "profiles, models and aliases are tables"),
+        ("[profiles.later.models]\nx = 5", "profiles, models and aliases are tables"),
+        ("[profiles.later.models.x]\ncontext_window = 'abc'", "context_window"),
         ("aliases = 3", "profiles, models and aliases are tables"),
     ],
 )

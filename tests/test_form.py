@@ -47,6 +47,30 @@ def test_json_is_found_in_what_models_put_around_it(around: str) -> None:
     assert form.read(around.replace("{}", told)) == form.read(json.dumps(WHOLE))
 
 
+def test_json_is_found_beside_other_braces_and_with_raw_line_ends() -> None:
+    good = json.dumps(WHOLE)
+    for answer in (
+        f"<think>use {{a}}</think>\n{good}",
+        f"```json\n{good}\n```\nuse }} well",
+        good.replace("and more", "and\nmore"),
+    ):
+        assert form.read(answer) == form.read(good), answer
+
+
+@pytest.mark.parametrize("depth", [400, 900, 5000])
+def test_brackets_of_a_stuck_model_are_no_summary_and_no_crash(depth: int) -> None:
+    deep = (
+        '{"Goal": '
+        + "[" * depth
+        + '"x"'
+        + "]" * depth
+        + ", "
+        + json.dumps({**WHOLE, "Goal": []})[1:].replace('"Goal": [], ', "")
+    )
+    assert isinstance(form.read(deep), str)
+    assert form.read("[" * depth) == "[" * depth
+
+
 def test_what_is_no_text_under_a_heading_becomes_some_or_goes() -> None:
     odd = {
         **WHOLE,

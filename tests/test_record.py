@@ -26,7 +26,7 @@ def test_the_record_of_a_small_session_whole() -> None:
     )
     pins = record.Gathered(pinned(["Customer: Ärger & Söhne"]))
     assert record.compose(record.gather(made, pins), 300) == (
-        "### The user said (verbatim)\n"
+        "### The user said (excerpts, verbatim)\n"
         "Customer: Ärger & Söhne\n"
         "[2-4] The project is called phoenix; Never push on Fridays; It uses Go 1.26\n"
         "### Facts\n"
@@ -41,15 +41,6 @@ def test_the_record_of_a_small_session_whole() -> None:
 def test_it_never_exceeds_its_budget_by_more_than_its_headings(messages: list[tuple[str, str]], budget: int) -> None:
     made = record.compose(record.gather(entries(*messages)), budget)
     assert tokens.estimate(made) <= budget + 80
-
-
-def test_a_record_that_has_not_all_of_the_user_s_words_says_so() -> None:
-    made = record.gather(entries(*[("user", f"The port of service s{i} is {4000 + i}.") for i in range(9)]))
-    assert record.compose(made, 400).startswith("### The user said (verbatim)\n[2-10] The port of service s0 is 4000; ")
-    assert record.compose(made, 40).startswith("### The user said (verbatim, in part)\n")
-    assert record.compose(made, 400, "\n".join(f"The port of service s{i} is {4000 + i}." for i in range(8))) == (
-        "### The user said (verbatim)\n[10] The port of service s8 is 4008"
-    )
 
 
 def test_what_the_user_typed_comes_before_what_tools_showed() -> None:

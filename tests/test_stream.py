@@ -14,7 +14,7 @@ from wiring import asking, rows
 
 from agent.errors import AgentError, APIError, ContextOverflow
 from agent.messages import ToolCall, Usage, tool_calls
-from agent.wire.sse import EventReader
+from agent.wire.sse import Event, EventReader
 from agent.wire.stream import Assembled, Assembler
 
 QUIRKS = [r for r in rows("quirks") if "expect" in r]
@@ -322,3 +322,70 @@ def test_an_error_after_text_keeps_the_text() -> None:
         reply = asking(server).ask()
     assert (reply.message["content"], reply.complete, len(server.requests)) == ("Hello wor", False, 1)
     assert isinstance(reply.error, APIError) and reply.error.kind == "server"
+
+
+# ---- the short way ----
+
+DELTAS = st.fixed_dictionaries(
+    {
+        "content": st.one_of(
+            st.sampled_from(["word ", "", "你好", "<think>", "</think>", "\ud83d", "\ude00", "a\nb", "\x1b[0m"]),
+            st.none(),
+        )
+    },
+    optional={"role": st.just("assistant"), "reasoning_content": st.just("hm"), "refusal": st.just("no")},
+)
+CHOICES = st.fixed_dictionaries(
+    {"delta": DELTAS},
+    optional={
+        "index": st.sampled_from([0, 1, None, "", "0"]),
+        "finish_reason": st.sampled_from([None, "stop", "length", ""]),
+        "stop_reason": st.sampled_from([None, "length"]),
+        "logprobs": st.none(),
+        "usage": st.just({"prompt_tokens": 9, "completion_tokens": 1}),
+    },
+)
+USAGES = st.sampled_from([None, {}, {"prompt_tokens": 5, "completion_tokens": 2}])
+CHUNKS = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICES, max_size=2)},
+    optional={
+        "id": st.just("x"),
+        "model": st.sampled_from(["m", "", None]),
+        "usage": USAGES,
+        "error": st.sampled_from([None, {"message": "broken"}]),
+        "done": st.booleans(),
+        "metadata": st.fixed_dictionaries({"usage": USAGES}),
+        "prompt_eval_count": st.just(7),
+    },
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(CHUNKS, max_size=12))
+def test_the_short_way_of_plain_chunks_comes_to_the_same(chunks: list[dict[str, Any]]) -> None:
+    """With it and without: the same fragments in the same order, the same answer, reason, usage, model and fault."""
+    short, long = Assembler(), Assembler()
+    seen: list[tuple[str, str]] = []
+    wanted: list[tuple[str, str]] = []
+    for value in chunks:
+        plain = short.plain(value)
+        seen += [("text", plain)] if plain else [tuple(delta) for delta in short.take(Event("", b"", value))]
+        wanted += [tuple(delta) for delta in long.take(Event("", b"", value))]
+    assert seen == wanted
+    assert short.finish() == long.finish()
+    assert (short.started, short.ended, short.done, short.fault) == (long.started, long.ended, long.done, long.fault)
+
+
+def test_the_everyday_chunks_of_servers_take_the_short_way() -> None:
+    head: dict[str, Any] = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    everyday: list[dict[str, Any]] = [
+        {**head, "choices": [{"index": 0, "delta": {"content": "w"}, "finish_reason": None}]},
+        {**head, "usage": None, "obfuscation": "ab", "service_tier": "default", "system_fingerprint": "fp",
+         "choices": [{"index": 0, "delta": {"content": "w"}, "logprobs": None, "finish_reason": None}]},
+        {**head, "provider": "p", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "w"},
+                                               "finish_reason": None, "native_finish_reason": None}]},
+        {**head, "choices": [{"index": 0, "delta": {"content": "w"}, "stop_reason": None, "finish_reason": None}]},
+    ]  # fmt: skip
+    assembler = Assembler()
+    assembler.take(Event("", b"", everyday[0]))
+    assert [assembler.plain(value) for value in everyday] == ["w"] * 4

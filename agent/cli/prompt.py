@@ -101,8 +101,8 @@ def read_stdin(*, has_prompt: bool, wait: bool, fd: int = 0) -> tuple[str | None
 
 
 def _is_binary(start: bytes) -> bool:
-    """Whether a tenth of it is no text at all. NULs alone are what `find -print0` writes; a stray byte is only that."""
-    strange = start.decode("utf-8", "replace").count("\ufffd")
+    """Whether a tenth of it is no text at all, NULs included: `find -print0` writes one after each name."""
+    strange = start.decode("utf-8", "replace").count("\ufffd") + start.count(b"\x00")
     return b"\x00" in start and len(start) >= 64 and strange > len(start) // 10
 
 

@@ -5,14 +5,16 @@ Whichever it was, what is judged and kept is the text with headings. Pure.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
-
-import orjson
 
 HEADINGS = ("Goal", "Done", "Facts and decisions", "State and next step", "Open", "Constraints")
 
 ROOM = 120
 """Tokens an answer has at least where it is asked for as JSON: in fewer there would be little beside the keys."""
+TRIES = 16
+"""Braces at which a JSON object is looked for."""
 MOST_LINES = 24
 """Under one heading: a model that is held to a schema may not know how to end a list."""
 
@@ -60,16 +62,30 @@ def read(answer: str) -> str:
     Around the JSON there may be what models put there: a fence, a word before or after, thoughts. Headings count in any
     case, a string as one line; what is no text becomes some.
     """
-    start, end = answer.find("{"), answer.rfind("}")
     try:
-        found = orjson.loads(answer[start : end + 1]) if 0 <= start < end else None
-    except orjson.JSONDecodeError:
-        return answer
-    named = {name.strip("# ").casefold(): value for name, value in found.items()} if isinstance(found, dict) else {}
-    if not all(isinstance(named.get(name.casefold()), list | str) for name in HEADINGS):
-        return answer
-    sections = (f"## {name}\n" + "\n".join(f"- {line}" for line in _lines(named[name.casefold()])) for name in HEADINGS)
-    return "\n".join(sections)
+        for value in _objects(answer):
+            named = {name.strip("# ").casefold(): inner for name, inner in value.items()}
+            if all(isinstance(named.get(name.casefold()), list | str) for name in HEADINGS):
+                told = (f"## {n}\n" + "\n".join(f"- {line}" for line in _lines(named[n.casefold()])) for n in HEADINGS)
+                return "\n".join(told)
+    except RecursionError:  # a model that was stuck on one bracket
+        pass
+    return answer
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, the outermost ones, from the first brace on; after some tries it is no JSON."""
+    decoder = json.JSONDecoder(strict=False)
+    at = text.find("{")
+    for _ in range(TRIES):
+        if at < 0:
+            return
+        try:
+            value, at = decoder.raw_decode(text, at)
+            yield value
+        except ValueError:
+            at += 1
+        at = text.find("{", at)
 
 
 def _lines(value: Any) -> list[str]:

@@ -37,7 +37,7 @@ from agent.tokens import Entry
 __all__ = ["Gathered", "compose", "gather", "matter", "thin"]
 
 HEADINGS = {
-    USER: "### The user said (verbatim)",
+    USER: "### The user said (excerpts, verbatim)",
     CHANGED: "### Files changed",
     READ: "### Files read",
     COMMAND: "### Commands",
@@ -242,15 +242,12 @@ def compose(gathered: Gathered, budget: int, present: str = "", standing: Gather
         if choice.priced[index][0].n == choice.priced[said[0]][0].n:
             most -= choice.take(index, most)
     choice.take_best()
-    gone = (i for i in said if i not in choice.chosen and not choice.stands(anchors.fold(choice.priced[i][0].text)))
-    return _rendered([choice.chosen[i] for i in sorted(choice.chosen)], partly=any(gone))
+    return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
 
 
-def _rendered(chosen: list[Statement], *, partly: bool) -> str:
-    """`partly`: not all that the user said is among them, which the reader must not take for everything."""
+def _rendered(chosen: list[Statement]) -> str:
     sections = []
     for kind, heading in HEADINGS.items():
-        heading = heading.replace("(verbatim)", "(verbatim, in part)") if partly else heading
         of_kind = [s for s in chosen if s.kind == kind]
         if of_kind and kind in (CHANGED, READ):
             sections.append(f"{heading}\n{', '.join(dict.fromkeys(s.text for s in of_kind))}")

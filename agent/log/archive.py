@@ -257,14 +257,23 @@ def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entr
         return loaded.meta, loaded.entries
     paths = [*generation_paths(path), path]
     begun = [counts_of(_first_line(each))["n"] for each in paths]
-    place = max(i for i, n in enumerate(begun) if n < at)
-    while place and begun[place - 1] == begun[place]:  # renamed meanwhile: what it has, the file before may have had
-        before = load(paths[place - 1])
-        if max((e["n"] for e in before.entries), default=0) < at:
-            break
-        place -= 1
+    place = max((i for i, n in enumerate(begun) if n < at), default=-1)
+    if place < 0:
+        raise SessionError(f"the archive of session {id} that held entry {at} is gone", f"See: agent doctor {id}")
     found = loaded if paths[place] == path else load(paths[place])
-    return found.meta, found.entries
+    while place and begun[place - 1] == begun[place]:  # renamed or mended: what it has, the file before may have had
+        before = load(paths[place - 1])
+        if before.bad or max((e["n"] for e in before.entries), default=0) < at:
+            break
+        place, found = place - 1, before
+    if not found.bad:
+        return found.meta, found.entries
+    mended = load(paths[place + 1]) if place + 1 < len(paths) else found
+    there = {e["n"] for e in mended.entries}
+    if not mended.bad and at in there and all(e["n"] in there for e in found.entries if e["n"] <= at):
+        return found.meta, mended.entries
+    line, why = found.bad[0]
+    raise SessionCorrupt(f"{paths[place]} is damaged: line {line}: {why}", "Fork at an entry after it", line)
 
 
 def _share_archives(disk: Disk, source: str, new: str, upto: int) -> None:

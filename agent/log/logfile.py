@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from agent.errors import SessionError, SessionNotFound
+from agent.errors import SessionCorrupt, SessionError, SessionNotFound
 from agent.log.disk import is_plain_file
 from agent.log.entries import BOM, Entry, decode, number, scan
 
@@ -179,3 +179,11 @@ def existing(store: str, id: str) -> str:
     if os.path.exists(path):
         raise SessionError(f"session {id} is not a file", f"Look at {path}")
     raise SessionNotFound(f"no session {id!r} in {store}", "See them with: agent sessions list --all")
+
+
+def corrupt(id: str, path: str, loaded: Loaded) -> SessionCorrupt:
+    """The error of a session whose log has bad lines."""
+    line, why = loaded.bad[0]
+    more = f" ({len(loaded.bad)} lines are bad; this is the first)" if len(loaded.bad) > 1 else ""
+    hint = f"Repair it, keeping every byte, with: agent doctor {id}"
+    return SessionCorrupt(f"session {id} is damaged: line {line} of {path}: {why}{more}", hint, line)

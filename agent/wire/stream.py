@@ -28,7 +28,9 @@ _FAILED = {
 }  # fmt: skip
 _CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
 _THINK = r"\s*<(think|thinking|reasoning)>"
-_NOT_PLAIN = {"error", "usage", "timings", "base_resp", "type", "restart", "x_groq"}
+_PLAIN = frozenset("id object created model choices system_fingerprint service_tier obfuscation provider usage".split())
+_PLAIN_CHOICE = frozenset("index delta finish_reason native_finish_reason stop_reason logprobs token_ids".split())
+"""What a chunk, and its one choice, may hold where nothing but text is in it. Anything else takes the long way."""
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
 _TEXT_CALL = r"(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>"
 _LOOKS_LIKE_CALL = r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:name|tool|function)\b"""
@@ -129,7 +131,7 @@ class Assembler:
     def plain(self, value: Any) -> str:
         """The short way for what nearly every event is: one piece of text and nothing else. "" for all others, which are
         then `take`'s to read."""
-        if type(value) is not dict or not _NOT_PLAIN.isdisjoint(value) or self._think.state != "after":
+        if type(value) is not dict or not _PLAIN.issuperset(value) or self._think.state != "after":
             return ""
         try:
             [choice] = value["choices"]
@@ -137,9 +139,13 @@ class Assembler:
             content = delta["content"]
         except (KeyError, TypeError, ValueError):
             return ""
-        if len(delta) != 1 or choice.get("finish_reason") is not None or choice.get("index") or "usage" in choice:
+        if not _PLAIN_CHOICE.issuperset(choice) or (len(delta) != 1 and not (len(delta) == 2 and "role" in delta)):
             return ""
-        if type(content) is not str or not (content.isascii() or content.isprintable()) or self._held:
+        if choice.get("finish_reason") or choice.get("stop_reason") or choice.get("index") not in (0, None):
+            return ""
+        if value.get("usage") or self._held or not (self.model or "model" not in value):
+            return ""
+        if type(content) is not str or not (content.isascii() or content.isprintable()):
             return ""
         self._text.append(content)
         return content
