@@ -88,8 +88,7 @@ class Exchange:
                 raise (self._stalled() if error.kind == "timeout" else error) from None
         if not assembler.done:
             for event in self._reader.close():
-                for delta in assembler.take(event):
-                    self._on_delta(delta)
+                self._take(event)
         elif assembler.calling:
             self._drain(pieces, deadline)
         if assembler.fault is not None:
@@ -109,16 +108,19 @@ class Exchange:
                 continue
             events = reader.feed(piece) if value is None else [Event("", piece[6:-2], value)]
             for event in events:
-                if self._debug:
-                    self._debug("< " + event.data.decode("utf-8", "replace"))
-                for delta in assembler.take(event):
-                    show(delta)
+                self._take(event)
             if events:
                 deadline.extend(AFTER_FINISH_SECONDS if assembler.ended else self._stall)
             if assembler.done or assembler.fault is not None:
                 return
             if not events and deadline.passed:
                 raise self._stalled()
+
+    def _take(self, event: Event) -> None:
+        if self._debug:
+            self._debug("< " + event.data.decode("utf-8", "replace"))
+        for delta in self.assembler.take(event):
+            self._on_delta(delta)
 
     def _drain(self, pieces: Iterator[bytes], deadline: Deadline) -> None:
         """Read the few bytes after the end mark, so that the connection serves the step that will follow the calls."""
