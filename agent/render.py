@@ -171,10 +171,7 @@ class Output:
     def write(self, data: bytes) -> None:
         while data and not self.closed and self.problem is None:
             try:
-                written = os.write(self.fd, data)
-                if written == len(data):
-                    return
-                data = data[written:]
+                data = data[os.write(self.fd, data) :]
             except BlockingIOError:
                 self._wait()
             except BrokenPipeError:

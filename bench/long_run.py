@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
-import xllamacpp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agent import local
 from agent.session import Session
+from bench import llama
 
 COMMAND = "sh next.sh"
 NEXT = """n=$(cat at 2>/dev/null || echo 0); n=$((n + 1)); echo $n > at
@@ -40,12 +40,6 @@ i=0; while [ $i -lt LINES ]; do i=$((i + 1)); echo "Line $i of note $n tells of 
 """
 LINE = 78
 """Bytes of a line of a note, about."""
-TEMPLATE = (
-    "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }}<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
-    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 SHOWN = 200
 """Tokens that `shown` takes at most: it stands elsewhere in the next request."""
 WORDS = 'root ::= [A-Za-z ]+ "."'
@@ -78,21 +72,6 @@ class Outcome(NamedTuple):
     largest: int
     cold: int
     said: str
-
-
-def llama(model: str, window: int) -> Any:
-    """A model's file behind a llama.cpp server."""
-    params = xllamacpp.CommonParams()
-    params.model.path = model
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
-    params.n_parallel = 1
-    params.n_ctx = window
-    params.warmup = False
-    params.verbosity = -1
-    params.ui = False
-    params.chat_template = TEMPLATE
-    return xllamacpp.Server(params)
 
 
 class Forwarder(ThreadingHTTPServer):
@@ -153,7 +132,7 @@ class _Passing(BaseHTTPRequestHandler):
 
 def run(model: str, steps: int, kilobytes: float, window: int) -> Outcome:
     """One turn of the program in a directory of its own, with the file of the model that is built in."""
-    server = llama(model, window)
+    server = llama.serve(model, window, llama.TEMPLATE)
     forwarder = Forwarder(server.listening_address, steps)
     with tempfile.TemporaryDirectory(prefix="bench-") as home:
         work = Path(home, "work")

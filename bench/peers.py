@@ -1,6 +1,6 @@
 """Other command-line agents, where they are on PATH: the same turn against the same server, in turn with ours.
 
-Each is told where the server is in the way its own manual gives, with a home of its own and no key that matters. They
+Each is told where the server is in the way its own manual gives, in a home made for the purpose and with no key that matters. They
 do more or less than this program before they ask; what is compared is how long a person waits.
 """
 

@@ -19,15 +19,17 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import xllamacpp
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agent import local
 from agent.client import ChatClient
 from agent.errors import AgentError, ContextOverflow
 from agent.messages import Request
 from agent.wire.providers import Target
+from bench import llama
 
 KEY = "sk-second-server-0001"
 WINDOW = 1024
@@ -36,20 +38,6 @@ WINDOW = 1024
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
-
-
-def llama() -> Any:
-    """The built-in model's file behind a llama.cpp server with a small window."""
-    params = xllamacpp.CommonParams()
-    params.model.path = local.builtin_path(os.environ, lambda line: None, progress=False)
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
-    params.n_parallel = 1
-    params.n_ctx = WINDOW
-    params.warmup = False
-    params.verbosity = -1
-    params.ui = False
-    return xllamacpp.Server(params)
 
 
 def proxy(command: str, behind: str, directory: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -108,7 +96,8 @@ def checks(url: str) -> list[tuple[str, Callable[[], Any], Callable[[Any], bool]
 
 
 def main(command: str) -> int:
-    server = llama()
+    model = local.builtin_path(os.environ, lambda line: None, progress=False)
+    server = llama.serve(model, WINDOW)
     failed = 0
     with tempfile.TemporaryDirectory() as directory:
         process, url = proxy(command, f"{server.listening_address}/v1", directory)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,37 +22,22 @@ from agent.wire import Dialect
 from agent.wire.memory import Memory
 from agent.wire.providers import Target
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench import llama
+
 WINDOW = 2048
 TALK = ("user", "assistant")
 TOOLS = [{
     "type": "function",
     "function": {"name": "ls", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}},
 }]  # fmt: skip
-TEMPLATE = (
-    "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }}<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
-    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
 def server(model_file: str) -> Iterator[str]:
     """The base URL of a server with a window of 2,048 tokens."""
-    import xllamacpp
-
-    params = xllamacpp.CommonParams()
-    params.model.path = model_file
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
-    params.n_parallel = 1
-    params.n_ctx = WINDOW
-    params.warmup = False
-    params.verbosity = -1
-    params.ui = False
-    params.chat_template = TEMPLATE
-    params.sampling.temp = 0.0
-    running = xllamacpp.Server(params)
+    running = llama.serve(model_file, WINDOW, llama.TEMPLATE)
     yield f"{running.listening_address}/v1"
     del running
 

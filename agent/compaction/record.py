@@ -1,7 +1,8 @@
 """The record: what code, not a model, carries through every compaction.
 
-Made each time anew from the originals of the whole life of a session, so that the tenth record knows what the first one
-knew. It is the best of their statements (`agent.compaction.statements`) that fit a budget of tokens. What the user said
+Made each time anew from what the originals of the whole life of a session state, so that the tenth record knows what the
+first one knew; never from an earlier record. It is the best of these statements (`agent.compaction.statements`) that fit
+a budget of tokens. What the user said
 weighs most, then changed files, errors, what one side said and another took up, then the rest; what stands elsewhere in
 the context is worth nothing, and neither is a line like hundreds of others; of two statements of the same thing the
 later one is worth more. Constraints, pins and the first prompt are kept before all else.
