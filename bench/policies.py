@@ -175,10 +175,13 @@ def last_n(messages: list[Message], window: int, model: Summariser) -> list[Mess
 
 # ---- ours ----
 
+ID = "20260101-120000-0a1b2c3d"
+"""Always the same: a summary message names the archive, and other digits may be another token."""
+
 
 def ours(messages: list[Message], window: int, model: Summariser) -> list[Message]:
     """The compactor as it runs, on a session on disk."""
-    with TemporaryDirectory(prefix="bench-") as store, Session.create(store, {}, disk=Unsynced()) as session:
+    with TemporaryDirectory(prefix="bench-") as store, Session.create(store, {}, id=ID, disk=Unsynced()) as session:
         compactor = Compactor(session, model, limits_for(window, "bench"), (), lambda event: None)
         for new in _turns(messages):
             for message in new:
