@@ -161,7 +161,7 @@ class _Completion:
         assembler = exchange.assembler
         try:
             try:
-                return self._reply(exchange.run(body, lambda: sent.sha256), sent, began)
+                return self._reply(exchange.run(body, lambda: (sent.sha256, self.request.meanwhile())), sent, began)
             except Refusal as refusal:
                 raise self._classified(refusal) from None
         except BaseException as error:

@@ -83,6 +83,10 @@ def text_of(message: Message) -> str:
     return ""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 class Request(NamedTuple):
     """One model call, before it is put into a provider's dialect.
 
@@ -98,6 +102,8 @@ class Request(NamedTuple):
     purpose: str = "task"
     call_tools: bool = True
     """False: the tools are shown (so that the cached prefix stays) but none may be called."""
+    meanwhile: Callable[[], object] = nothing
+    """What is done while the server thinks: called once all is sent, again when it is sent again. Raises nothing."""
 
 
 class Sent:

@@ -6,6 +6,7 @@ The log and the tools have measurements of their own (`bench/log.py`, `bench/too
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ import orjson
 
 from agent import tokens
 from agent.compaction import Compactor
+from agent.compaction.form import HEADINGS
 from agent.log.disk import Disk
 from agent.log.entries import replay
 from agent.log.library import summaries
+from agent.messages import Delta, Reply, Request, Sent, Usage, text_of
 from agent.session import Session
 from agent.wire import encode_messages, prepare_for_wire
 from bench import log, tools
@@ -96,49 +99,80 @@ def counting(rounds: int, kilobytes: int) -> list[Row]:
 
 
 def compactions(rounds: int, kilobytes: int) -> list[Row]:
-    """A compaction that asks no model, against one pass of orjson over the same lines: of a session that is compacted
-    for the first time, and, after that, of one to which a tenth was added."""
-    limits, outcomes = tokens.limits_for(kilobytes * 100, "flag"), []
-    entries = [{**log.entry(n), "n": n} for n in range(1, kilobytes * 11 // 10 + 1)]
+    """A compaction against one pass of orjson over the same lines: what it adds to the time a model thinks; without a
+    model, of a session that is compacted for the first time; and, after that, of one to which a tenth was added."""
+    limits, outcomes = tokens.limits_for(kilobytes * 250, "flag"), []
+    entries = [log.entry(n) for n in range(1, kilobytes * 11 // 10 + 1)]
+    lines = [orjson.dumps(entry) for entry in entries[:kilobytes]]
+    entries = [{key: value for key, value in entry.items() if key != "n"} for entry in entries]
     first, later = entries[:kilobytes], entries[kilobytes:]
-    lines = [orjson.dumps(entry) for entry in first]
 
-    def compact(session: Session) -> float:
-        compactor = Compactor(session, Silent(), limits, (), lambda event: None)  # type: ignore[arg-type]
+    def compact(session: Session, strategy: str) -> float:
+        """Milliseconds, without those in which the model thinks."""
+        model = Thinking(kilobytes / 1000)
+        compactor = Compactor(session, model, limits, (), lambda event: None)
         start = time.perf_counter()
-        outcomes.append(compactor.now(strategy="raw_fallback")["outcome"])
-        return (time.perf_counter() - start) * 1000
+        done = compactor.now(strategy=strategy)
+        taken = time.perf_counter() - start
+        outcomes.append((done["outcome"], done.get("strategy") == strategy))
+        return (taken - model.thought) * 1000
 
-    def both() -> tuple[float, float]:
+    def each() -> tuple[float, float, float]:
         with (
             tempfile.TemporaryDirectory(prefix="bench-") as root,
+            Session.create(root, log.META, disk=log.Unsynced()) as asked,
             Session.create(root, log.META, disk=log.Unsynced()) as session,
         ):
-            for entry in first:
-                session.append(entry)
-            new = compact(session)
-            for entry in later:
-                session.append({key: value for key, value in entry.items() if key != "n"})
-            return new, compact(session)
+            said(asked, first)
+            beside = compact(asked, "window_plus_summary")
+            said(session, first)
+            new = compact(session, "raw_fallback")
+            said(session, later)
+            return beside, new, compact(session, "raw_fallback")
 
-    found = in_turns(rounds, {"parse": milliseconds(lambda: list(map(orjson.loads, lines))), "ours": both})
-    if set(outcomes) != {"compacted"}:
-        raise SystemExit(f"the compaction did not compact: {set(outcomes)}")
+    found = in_turns(rounds, {"parse": milliseconds(lambda: list(map(orjson.loads, lines))), "ours": each})
+    if set(outcomes) != {("compacted", True)}:
+        raise SystemExit(f"the compaction did not compact as it should: {set(outcomes)}")
     bare = figure(found["parse"])
-    whole = f"compaction of {kilobytes:,} messages without a model, the first"
-    again = "the next one, a tenth as many messages later"
+    whats = (
+        f"what a compaction of {kilobytes:,} messages adds to the time the model thinks",
+        f"compaction of {kilobytes:,} messages without a model, the first",
+        "the next one, a tenth as many messages later",
+    )
     return [
         Row("size", what, "ms", figure(list(taken)), bare, "one pass of orjson over them")
-        for what, taken in zip((whole, again), zip(*found["ours"], strict=True), strict=True)
+        for what, taken in zip(whats, zip(*found["ours"], strict=True), strict=True)
     ]
 
 
-class Silent:
-    """A model that is never asked."""
+def said(session: Session, entries: list[dict[str, object]]) -> None:
+    """Append messages, the last of them an answer whose usage was reported."""
+    for entry in entries[:-1]:
+        session.append(entry)
+    usage = {"prompt_tokens": tokens.estimate_messages(session.view()), "completion_tokens": 200}
+    session.append({**entries[-1], "usage": usage, "model": "m"})
+
+
+class Thinking:
+    """A model that takes so many seconds for a summary, which says how the newest messages begin."""
 
     name = "m"
     takes_tools = False
     structured = ""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.thought = seconds, 0.0
+        """`thought`: the seconds in which there was no answer yet."""
+
+    def complete(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
+        began = time.perf_counter()
+        newest = re.findall(r"message \d+", "\n".join(map(text_of, request.messages)))[-60:]
+        text = "\n".join(f"## {name}\n- {', '.join(newest)}" for name in HEADINGS[:2])
+        text += "".join(f"\n## {name}\n- none" for name in HEADINGS[2:])
+        request.meanwhile()
+        time.sleep(max(0.0, self.seconds - (time.perf_counter() - began)))
+        self.thought += self.seconds
+        return Reply({"role": "assistant", "content": text}, "stop", Usage(1, 1), self.name, Sent("", 0))
 
 
 def listing(rounds: int, sessions: int) -> list[Row]:

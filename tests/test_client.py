@@ -47,6 +47,25 @@ def test_tools_are_shown_but_not_to_be_called_in_a_summary() -> None:
     assert (server.requests[1]["tools"], server.requests[1]["tool_choice"]) == (TOOLS, "none")
 
 
+def test_what_is_done_meanwhile_is_done_before_the_answer_comes() -> None:
+    """The server answers only once it was done, and the time it takes is not counted as the server's silence."""
+    done = threading.Event()
+    now = [0.0]
+
+    def answered(request: dict[str, Any], index: int) -> Any:
+        assert done.wait(20)
+        return text("ok")
+
+    def meanwhile() -> None:
+        now[0] += 100
+        done.set()
+
+    with ScriptedServer(answered) as server:
+        asked = asking(server, first_byte_timeout=30, clock=lambda: now[0])
+        assert asked.ask(meanwhile=meanwhile).message["content"] == "ok"
+    assert (len(server.requests), asked.slept) == (1, [])
+
+
 # ---- retries ----
 
 

@@ -16,6 +16,10 @@ def entries(*messages: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"n": n, "message": {"role": role, "content": text}} for n, (role, text) in enumerate(messages, 2)]
 
 
+def composed(gathered: record.Gathered, budget: int, present: str = "") -> str:
+    return record.Record(gathered, present).within(budget)
+
+
 def test_the_record_of_a_small_session_whole() -> None:
     """Headings, numbers, neighbours on one line, the order of the conversation."""
     made = entries(
@@ -25,7 +29,7 @@ def test_the_record_of_a_small_session_whole() -> None:
         ("assistant", "Fine."),
     )
     pins = record.Gathered(pinned(["Customer: Ärger & Söhne"]))
-    assert record.compose(record.gather(made, pins), 300) == (
+    assert composed(record.gather(made, pins), 300) == (
         "### The user said (excerpts, verbatim)\n"
         "Customer: Ärger & Söhne\n"
         "[2-4] The project is called phoenix; Never push on Fridays; It uses Go 1.26\n"
@@ -39,7 +43,7 @@ def test_the_record_of_a_small_session_whole() -> None:
     st.integers(0, 400),
 )
 def test_it_never_exceeds_its_budget_by_more_than_its_headings(messages: list[tuple[str, str]], budget: int) -> None:
-    made = record.compose(record.gather(entries(*messages)), budget)
+    made = composed(record.gather(entries(*messages)), budget)
     assert tokens.estimate(made) <= budget + 80
 
 
@@ -51,7 +55,7 @@ def test_what_the_user_typed_comes_before_what_tools_showed() -> None:
         ("tool", "\n".join(f"service s{i} listens on port {4000 + i}" for i in range(50))),
         ("user", "Ours is service heron-7 on port 9123."),
     )
-    assert "heron-7 on port 9123" in record.compose(record.gather(made), 60)
+    assert "heron-7 on port 9123" in composed(record.gather(made), 60)
 
 
 def test_the_one_line_that_is_different_is_found_among_hundreds_that_are_alike() -> None:
@@ -59,37 +63,37 @@ def test_the_one_line_that_is_different_is_found_among_hundreds_that_are_alike()
         f"2026-03-01T10:00:{i % 60:02d} INFO worker-{i} handled request {i * 7919:x} in {i} ms" for i in range(300)
     ]
     lines.insert(150, "startup: database configured as heron-42")
-    made = record.compose(record.gather(entries(("user", "Look."), ("assistant", ""), ("tool", "\n".join(lines)))), 120)
+    made = composed(record.gather(entries(("user", "Look."), ("assistant", ""), ("tool", "\n".join(lines)))), 120)
     assert "heron-42" in made
 
 
 def test_what_stands_in_the_context_anyway_is_not_repeated() -> None:
     made = record.gather(entries(("user", "The port is 8080."), ("user", "The host is heron-42.")))
-    assert "8080" not in record.compose(made, 200, present="we use port 8080 now: The port is 8080.")
-    assert "heron-42" in record.compose(made, 200, present="we use port 8080 now")
+    assert "8080" not in composed(made, 200, present="we use port 8080 now: The port is 8080.")
+    assert "heron-42" in composed(made, 200, present="we use port 8080 now")
 
 
 def test_of_two_statements_of_the_same_thing_the_later_is_kept() -> None:
     talk = [("user", f"The billing queue is {bird}-{n}.") for n, bird in enumerate(("heron", "wren", "ibis"), 11)]
     filler = [("assistant", f"Then there is value_{i} for part_{i}.") for i in range(40)]
-    made = record.compose(record.gather(entries(("user", "Hello."), talk[0], *filler, talk[1], *filler, talk[2])), 40)
+    made = composed(record.gather(entries(("user", "Hello."), talk[0], *filler, talk[1], *filler, talk[2])), 40)
     assert "ibis-13" in made and "heron-11" not in made
 
 
 def test_constraints_are_kept_even_when_facts_would_fill_the_budget() -> None:
     facts = [("user", f"The port of service s{i} is {5000 + i}, and its host is heron-{i}.") for i in range(60)]
-    made = record.compose(record.gather(entries(("user", "Never touch legacy/heron."), *facts)), 150)
+    made = composed(record.gather(entries(("user", "Never touch legacy/heron."), *facts)), 150)
     assert "Never touch legacy/heron" in made
 
 
 def test_the_same_constraint_is_kept_once() -> None:
-    made = record.compose(record.gather(entries(*[("user", "Do not push.")] * 5)), 300)
+    made = composed(record.gather(entries(*[("user", "Do not push.")] * 5)), 300)
     assert made.count("Do not push") == 1
 
 
 def test_no_room_is_no_record() -> None:
-    assert record.compose(record.gather(entries(("user", "The port is 8080."))), 5) == ""
-    assert record.compose(record.gather([]), 500) == ""
+    assert composed(record.gather(entries(("user", "The port is 8080."))), 5) == ""
+    assert composed(record.gather([]), 500) == ""
 
 
 def test_what_matters_is_what_the_user_typed_and_what_was_changed() -> None:
@@ -106,7 +110,7 @@ def test_time_is_linear_in_the_length_of_the_conversation() -> None:
     def seconds(messages: int) -> float:
         made = entries(*[("user", f"The port of service s{i} is {i}, {i * i} ms.") for i in range(messages)])
         started = time.perf_counter()
-        record.compose(record.gather(made), 2000)
+        composed(record.gather(made), 2000)
         return time.perf_counter() - started
 
     seconds(200)

@@ -151,13 +151,13 @@ def test_a_refusal_that_does_not_say_why_is_tried_once_without_the_schema(answer
     asked = summary.requests_for(
         [{"role": "user", "content": "x"}], [], (), window=8000, cap=300, structured="sampling"
     )
-    found = summary.ask(writer, asked, summary.Source(10_000))
+    found = summary.ask(writer, asked, lambda: summary.Source(10_000))
     assert [request.response_format is not None for request in writer.requests] == [True, False]
     assert "headings" not in found.verdict.reasons and "call_failed" not in found.verdict.reasons
-    refused = summary.ask(Writer([APIError("400 Bad Request")]), asked, summary.Source(10_000))
+    refused = summary.ask(Writer([APIError("400 Bad Request")]), asked, lambda: summary.Source(10_000))
     assert refused.verdict.reasons == ("call_failed",)
     busy = Writer([TemporaryError("busy")])
-    assert (summary.ask(busy, asked, summary.Source(10_000)).verdict.reasons, len(busy.requests)) == (
+    assert (summary.ask(busy, asked, lambda: summary.Source(10_000)).verdict.reasons, len(busy.requests)) == (
         ("call_failed",),
         1,
     )
@@ -169,7 +169,7 @@ def test_a_structured_answer_is_judged_and_kept_as_text() -> None:
     asked = summary.requests_for(
         [{"role": "user", "content": "x"}], [], (), window=8000, cap=300, structured="sampling"
     )
-    answer = summary.ask(writer, asked, summary.Source(10_000))
+    answer = summary.ask(writer, asked, lambda: summary.Source(10_000))
     assert answer.verdict.ok and answer.text == sections()
 
 
@@ -184,7 +184,7 @@ def test_a_long_message_is_cut_in_the_middle_and_says_so() -> None:
 def test_several_requests_update_each_other() -> None:
     writer = Writer([reply(sections("first part", "Make the report work, whatever it takes to do so")), reply(GOOD)])
     parts = summary.requests_for(None, TALK, (), window=2000, cap=150)[:2]
-    answer = summary.ask(writer, parts, SOURCE)
+    answer = summary.ask(writer, parts, lambda: SOURCE)
     assert answer.text == GOOD and answer.usage == Usage(200, 40, 80)
     assert "first part" in writer.requests[1].messages[1]["content"]
 
@@ -198,7 +198,7 @@ def test_several_requests_update_each_other() -> None:
     ],
 )
 def test_errors_of_the_call_are_verdicts(error: Exception, wanted: tuple[str, ...], outcome: str) -> None:
-    answer = summary.ask(Writer([error]), [summary.serialised("x", "y", 10)], SOURCE)
+    answer = summary.ask(Writer([error]), [summary.serialised("x", "y", 10)], lambda: SOURCE)
     assert (answer.verdict.reasons, answer.text, answer.outcome) == (wanted, "", outcome)
 
 
@@ -206,9 +206,9 @@ def test_errors_of_the_call_are_verdicts(error: Exception, wanted: tuple[str, ..
 def test_interruptions_are_not(error: BaseException) -> None:
     """Ctrl-C ends the run, raised by the client or carried by a reply."""
     with pytest.raises(type(error)):
-        summary.ask(Writer([error]), [summary.serialised("x", "y", 10)], SOURCE)
+        summary.ask(Writer([error]), [summary.serialised("x", "y", 10)], lambda: SOURCE)
     with pytest.raises(type(error)):
-        summary.ask(Writer([reply("x", None, error=error)]), [summary.serialised("x", "y", 10)], SOURCE)
+        summary.ask(Writer([reply("x", None, error=error)]), [summary.serialised("x", "y", 10)], lambda: SOURCE)
 
 
 # ---- the frame ----

@@ -22,26 +22,25 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from agent.compaction import gleaned, guards, plan, record, summary
+from agent.compaction import guards, plan, summary
 from agent.compaction.draft import (
     FALLBACK,
     PRUNED,
     SUMMARY,
     Draft,
-    Past,
-    covered,
     drafted,
     fitting,
     pruned,
     sent,
     shortened,
 )
+from agent.compaction.past import Past
 from agent.compaction.room import Job, Material, Room, holds_a_summary, material, share_out, weighing
-from agent.compaction.statements import USER
 from agent.errors import ContextOverflow, LimitError, StorageError
-from agent.events import Compacted, Compacting, Emit, NotCompacted
+from agent.events import Compacted, Compacting, Emit, NotCompacted, Notice
 from agent.messages import Model, Schema, Usage, text_of
 from agent.session import Session, replay
 from agent.tokens import (
@@ -100,7 +99,7 @@ class Compactor:
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
         self._told = ""
-        self._gathered: record.Gathered | None = None
+        self._past = Past(session, self.recall, role)
         self._spent: list[summary.Answer] = []
 
     # -- the four occasions
@@ -152,7 +151,7 @@ class Compactor:
         have = error.have or (error.limit + 1 if error.limit and size <= error.limit else None)
         if have:
             context = self._material()
-            self._ratio = min(max(have / max(1, context.fixed + plan.size(context.body)), 0.3), 3.0)
+            self._ratio = min(max(have / max(1, context.fixed + context.whole), 0.3), 3.0)
             self._learnt_from = context.body
             size = have
         bound = min(size, error.limit or size)
@@ -177,7 +176,7 @@ class Compactor:
         whole = context.tokens(context.body)
         goal = min(self.limits.target, whole // 2 + int(context.fixed * context.ratio) // 2)
         job = Job("manual", goal, self.limits.window, keep, strategy, instructions)
-        return self._run(job, guards.State(), dry_run=dry_run)
+        return self._run(job, guards.State(), context, dry_run=dry_run)
 
     # -- sizes
 
@@ -210,11 +209,19 @@ class Compactor:
 
     # -- the ladder
 
-    def _run(self, job: Job, now: guards.State, *, before: int | None = None, dry_run: bool = False) -> dict[str, Any]:
+    def _run(
+        self,
+        job: Job,
+        now: guards.State,
+        context: Material | None = None,
+        *,
+        before: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
         started = time.monotonic()
-        self._gathered, self._spent = None, []
+        self._past, self._spent = Past(self._session, self.recall, self._role), []
         before = self._size().tokens if before is None else before
-        context = self._material()
+        context = context or self._material()
         room = share_out(self.limits, job, context)
         draft, answer = pruned(context, job, self.limits), summary.Answer()
         folds = job.strategy != PRUNED and (draft is None or draft.tokens > job.goal or job.strategy is not None)
@@ -228,6 +235,9 @@ class Compactor:
             guard = guards.remembered(now, before, context.ratio)
             for each in [*self._spent, answer] if vain else self._spent:
                 self._attempted(job.reason, each, before, guard, started)
+        if self._past.unread:
+            text = f"{self._past.unread}. What is kept word for word is only what the present file says"
+            self._emit(Notice("warning", "archive_unread", text))
         if draft is None or vain:
             about: dict[str, Any] = {"once": job.reason == "threshold", "usage": answer.usage}
             return self._not(answer.outcome or "nothing", answer.error or NOTHING, **about)
@@ -250,21 +260,21 @@ class Compactor:
         if job.strategy != FALLBACK and job.ask and holds_a_summary(context, room, self.limits.window):
             answer = self._ask(context, cut, room, job)
             if answer.text:
-                draft = drafted(SUMMARY, context, cut, room, job, self._past(), answer.text)
+                draft = drafted(SUMMARY, context, cut, room, job, self._past, answer.text)
                 if draft.tokens < context.tokens(context.body):
                     return draft, answer
                 answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
         wide = plan.fold(light, room.wide) or cut
-        return drafted(FALLBACK, context, wide, room, job, self._past()), answer
+        return drafted(FALLBACK, context, wide, room, job, self._past), answer
 
     def _fitting(self, context: Material, draft: Draft | None, room: Room, job: Job) -> Draft | None:
         """The draft, or what fits where it does not. Raises: LimitError when no request can be made."""
         reported = max((i for i, entry in enumerate(context.body) if "usage" in entry), default=0)
         learnt_from = self._learnt_from or context.body[:reported]
         weigh = weighing(context, learnt_from, self.tools, self.limits.window)
-        found = fitting(context, draft, room, job, self._past(), weigh)
+        found = fitting(context, draft, room, job, self._past, weigh)
         if found is None or found.tokens <= job.fits or job.fits < self.limits.window:
             return found
         if job.reason != "threshold":
@@ -277,31 +287,18 @@ class Compactor:
             LARGER,
         )
 
-    def _past(self) -> Past:
-        return Past(self._gather, f"{self._session.id}.archive", self.recall, self._role)
-
-    def _gather(self) -> record.Gathered:
-        """Everything that was stated in the session's life, looked for once in a compaction."""
-        if self._gathered is None:
-            self._gathered = gleaned.gather(self._session)
-        return self._gathered
-
     # -- the call
 
     def _ask(self, context: Material, cut: plan.Fold, room: Room, job: Job) -> summary.Answer:
         """A checked summary of the head: of the summary model where there is one, else, or if it fails, of the main."""
-        folded = {entry.get("n") for entry in cut.folded}
-        gathered = self._gather().of(folded.__contains__)
-        words = "\n".join(s.text for s in gathered.statements if s.kind == USER)
-        source = summary.Source(plan.size(cut.folded), record.matter(gathered), words)
         wishes = "\n".join(filter(None, (self._instructions, job.wishes)))
         answer = summary.Answer()
         if self._summary_model is not None:
-            answer = self._ask_one(self._summary_model, None, context, cut, room, source, wishes)
+            answer = self._ask_one(self._summary_model, None, context, cut, room, wishes)
         if not answer.text:
             self._spent += [answer] if answer.model else []
             head = replay([*context.system, *(plan.by_n(context.body, cut.head))])
-            answer = self._ask_one(self._model, head, context, cut, room, source, wishes)
+            answer = self._ask_one(self._model, head, context, cut, room, wishes)
         return answer
 
     def _ask_one(
@@ -311,18 +308,18 @@ class Compactor:
         context: Material,
         cut: plan.Fold,
         room: Room,
-        source: summary.Source,
         wishes: str,
     ) -> summary.Answer:
         window = getattr(model, "window", None) or self.limits.window
-        earlier = covered(cut.folded)[2]
+        earlier = plan.covered(cut.folded)[2]
+        source, ready = partial(self._past.source, cut.folded), partial(self._past.ready, cut)
         told = [(e.get("n", 0), e["message"]) for e in plan.by_n(context.body, cut.folded) if not e.get("summary")]
-        about: dict[str, Any] = {"cap": min(room.written, max(64, source.tokens // 2)), "wishes": wishes}
+        about: dict[str, Any] = {"cap": min(room.written, max(64, plan.size(cut.folded) // 2)), "wishes": wishes}
         about |= {"earlier": earlier, "ratio": context.ratio, "structured": model.structured}
-        answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source)
+        answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source, ready)
         if "overflow" in answer.verdict.reasons:
             smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
-            again = summary.ask(model, smaller[-1:], source)
+            again = summary.ask(model, smaller[-1:], source, ready)
             answer = replace(again, usage=summary.total(answer.usage, again.usage))
         return answer
 
@@ -379,8 +376,7 @@ class Compactor:
             told = f"The compaction could not be saved, the history is as it was: {error}"
             self._attempted(entry["reason"], answer, entry["tokens"]["before"], entry["guard"], started, told)
             return self._not("failed", told, usage=answer.usage)
-        if self._gathered is not None:
-            gleaned.keep(session, self._gathered)
+        self._past.remember()
         after = len(context.system) + len(summaries) + len(draft.body)
         self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, self._cost(answer.usage)))
         self._told = ""

@@ -7,15 +7,15 @@ the last prompt and step by themselves, head and tail. Sizes are tokens of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
 
-from agent.compaction import plan, record, summary
+from agent.compaction import plan, summary
+from agent.compaction.past import Past
 from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
 from agent.log.entries import replay
-from agent.messages import Schema, text_of
+from agent.messages import Schema
 from agent.tokens import Entry, Limits, Measure, estimate, estimate_messages, message_tokens
 
 PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
@@ -42,19 +42,6 @@ class Draft:
         return [self.summary] if self.summary else []
 
 
-class Past(NamedTuple):
-    """What a record is made of: all that was gathered of the session's life, and how a reader gets at the rest."""
-
-    gathered: Callable[[], record.Gathered]
-    archive: str
-    recall: bool
-    role: str = "user"
-
-    def frame(self, cut: plan.Fold) -> summary.Frame:
-        first, last, _ = covered(cut.folded)
-        return summary.Frame(first, last, self.archive, recall=self.recall)
-
-
 def sent(context: Material, draft: Draft, tools: Sequence[Schema] = (), measure: Measure = estimate) -> int:
     """Tokens of the messages as a draft would have them sent: repaired, like those it would replace."""
     return estimate_messages(replay([*context.system, *draft.lead, *draft.body]), tools, measure)
@@ -62,20 +49,9 @@ def sent(context: Material, draft: Draft, tools: Sequence[Schema] = (), measure:
 
 def framing(folded: Sequence[Entry], written: str, text: str, role: str) -> Entry:
     """The entry of the summary message: what it says, and for later compactions what it stands for."""
-    first, last, earlier = covered(folded)
+    first, last, earlier = plan.covered(folded)
     about = {"summary": True, "written": written or earlier, "covers": [first, last]}
     return {"type": "message", "message": {"role": role, "content": text}, **about}
-
-
-def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:
-    """First and last message that a fold stands for, earlier summaries included, and what those said."""
-    numbers = [e.get("n", 0) for e in folded if not e.get("summary")]
-    earlier = ""
-    for entry in folded:
-        if entry.get("summary"):
-            numbers += [n for n in entry.get("covers", ()) if isinstance(n, int)]
-            earlier = entry.get("written") or earlier
-    return min(numbers, default=0), max(numbers, default=0), earlier
 
 
 # ---- the steps ----
@@ -107,14 +83,9 @@ def drafted(
     taken = context.fixed + room.record + FRAME_TOKENS + estimate(written)
     if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
-    stays = {e.get("n") for e in kept if not e.get("pruned")}
-    present = "\n".join([written, *(text_of(e["message"]) for e in kept)])
-    earlier = plan.head_and_tail(covered(cut.folded)[2], room.written * 2)
-    known = past.gathered()
-    loose = "\n".join([written, *(text_of(e["message"]) for e in kept if e.get("pruned"))])
-    standing = record.gather([{"message": {"role": "user", "content": loose}}], known.of(stays.__contains__))
-    facts = record.compose(known.of(lambda n: n not in stays), room.record, present, standing)
-    lead = framing(cut.folded, written, summary.framed(past.frame(cut), written, facts, earlier), past.role)
+    earlier = plan.head_and_tail(plan.covered(cut.folded)[2], room.written * 2)
+    facts = past.record(kept).within(room.record, written)
+    lead = framing(cut.folded, written, summary.framed(past.frame(cut.folded), written, facts, earlier), past.role)
     tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)
 
@@ -142,7 +113,7 @@ def fitting(context: Material, draft: Draft | None, room: Room, job: Job, past: 
 def _less(context: Material, room: Room, job: Job, past: Past, free: int) -> Iterator[Draft]:
     """The last prompt and step with a smaller record, with a line for it, with none; at last they are shortened."""
     cut = plan.last(context.body)
-    line = [framing(cut.folded, "", summary.brief(past.frame(cut)), past.role)] if cut.folded else []
+    line = [framing(cut.folded, "", summary.brief(past.frame(cut.folded)), past.role)] if cut.folded else []
     if cut.folded:
         for share in (2, 4):
             yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past)

@@ -28,15 +28,20 @@ LARGEST = 64 << 20
 """Bytes: no file of ours is larger."""
 
 
-def gather(session: Session) -> record.Gathered:
-    """All statements of the session's life, pins first."""
+def gather(session: Session, *, archives: bool = True) -> record.Gathered:
+    """All statements of the session's life, pins first; without `archives` those of the present file alone.
+
+    Raises: StorageError when an archive cannot be read.
+    """
     known = _load(session)
-    if known is None:
+    if known is not None:
+        top = known.last
+        found = record.gather((e for e in _messages(session) if e["n"] > top), known)
+    elif archives:
         size = sum(len(text_of(e["message"])) for e in session.originals() if e["message"]["role"] != "user")
         found = record.gather(session.originals(), None, size)
     else:
-        top = known.last
-        found = record.gather((e for e in _messages(session) if e["n"] > top), known)
+        found = record.gather(_messages(session))
     pins = (e["text"] for e in session.entries if e.get("type") == "pin" and isinstance(e.get("text"), str))
     return record.Gathered([*pinned(pins), *found.statements], found.last)
 

@@ -36,8 +36,12 @@ class Unit(NamedTuple):
     """Entries that stay together, in file order; `prompt` when it is a message that a user typed."""
 
     entries: tuple[Entry, ...]
-    tokens: int
     prompt: bool
+
+    @property
+    def tokens(self) -> int:
+        """Found when it is asked for: of a long conversation only the newest units are ever weighed."""
+        return size(self.entries)
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,18 @@ def units(entries: Sequence[Entry]) -> list[Unit]:
             groups[-1].append(entry)
         else:
             groups.append([entry])
-    return [Unit(tuple(g), size(g), role(g[0]) == "user" and not g[0].get("summary")) for g in groups]
+    return [Unit(tuple(g), role(g[0]) == "user" and not g[0].get("summary")) for g in groups]
+
+
+def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:
+    """First and last message that a fold stands for, earlier summaries included, and what those said."""
+    numbers = [e.get("n", 0) for e in folded if not e.get("summary")]
+    earlier = ""
+    for entry in folded:
+        if entry.get("summary"):
+            numbers += [n for n in entry.get("covers", ()) if isinstance(n, int)]
+            earlier = entry.get("written") or earlier
+    return min(numbers, default=0), max(numbers, default=0), earlier
 
 
 # ---- rung 2: fold the head ----
@@ -87,9 +102,9 @@ def fold(entries: Sequence[Entry], keep: int, *, least: int = 1) -> Fold | None:
     parts = units(entries)
     last_prompt = max((i for i, unit in enumerate(parts) if unit.prompt), default=-1)
     at, kept = len(parts) - 1, parts[-1].tokens if parts else 0
-    while at > least and kept + parts[at - 1].tokens <= keep:
+    while at > least and kept + (more := parts[at - 1].tokens) <= keep:
         at -= 1
-        kept += parts[at].tokens
+        kept += more
     if at < 1:
         return None
     boundary = next((i for i in range(at, len(parts)) if parts[i].prompt), None)
@@ -127,9 +142,10 @@ def prune(entries: Sequence[Entry], window: int, keep: int) -> list[Entry]:
     Stale: not in the last step, not among the newest few results that together have `keep` tokens, and large for this
     window.
     """
-    parts = units(entries)
-    last_step = {id(entry) for entry in parts[-1].entries} if parts else set()
     results = [entry for entry in entries if role(entry) == "tool"]
+    if not results:
+        return list(entries)
+    last_step = {id(entry) for entry in units(entries)[-1].entries}
     fresh = set(last_step)
     for entry in reversed(results[-STALE_AFTER:]):
         keep -= message_tokens(entry["message"])

@@ -35,7 +35,7 @@ from agent.compaction.statements import (
 from agent.compaction.statements import gather as gather_all
 from agent.tokens import Entry
 
-__all__ = ["Gathered", "compose", "gather", "matter", "thin"]
+__all__ = ["Gathered", "Record", "gather", "matter", "thin"]
 
 HEADINGS = {
     USER: "### The user said (excerpts, verbatim)",
@@ -163,87 +163,120 @@ def _sum(worths: Iterable[float]) -> float:
 
 # ---- choosing ----
 
+_DIGITS = re.compile(r"\d+")
 _PIECE = 6
 """Characters of a piece of the context, kept to tell quickly what does not stand in it."""
 
 
-class _Choice:
-    """The statements taken so far, and what each of the others would add."""
+class Present:
+    """Text that stands in the context anyway, folded."""
 
-    def __init__(self, gathered: Gathered, budget: int, present: str, standing: Gathered) -> None:
+    def __init__(self, text: str) -> None:
+        self._text = text = anchors.fold(text)
+        self._pieces = {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)}
+        self._numbers = " ".join(set(_DIGITS.findall(text)))
+        self._known: dict[str, bool] = {}
+
+    def holds(self, text: str) -> bool:
+        """Whether a folded text stands in it. It may be long: its pieces answer most questions without a search."""
+        found = self._known.get(text)
+        if found is None:
+            where = self._numbers if text.isdecimal() else self._text
+            found = self._known[text] = self._may_hold(text) and text in where
+        return found
+
+    def _may_hold(self, text: str) -> bool:
+        last = len(text) - _PIECE
+        if last < 0:
+            return True
+        starts = (*range(0, last, _PIECE // 2), last)
+        return all(text[at : at + _PIECE] in self._pieces for at in starts)
+
+
+class Record:
+    """A record before its budget is known: the statements it is chosen from, each with its worth and its price.
+
+    What occurs in `present` (text that stands in the context anyway) is worth nothing. `said` are the statements of that
+    text, where they are known.
+    """
+
+    def __init__(self, gathered: Gathered, present: str = "", said: Gathered | None = None) -> None:
+        if said is None:
+            said = gather([{"message": {"role": "user", "content": present}}])
+        self.present = Present(present)
+        self.said = {key for statement in said.statements for key in statement.worth}
         self.priced = _priced(gathered)
         self.costs = [statement.cost for statement in gathered.statements]
+        gains = [self.gain(index, set()) for index in range(len(self.priced))]
+        self.best = sorted((-gain, index) for index, gain in enumerate(gains) if gain > 0)
+        """Each that is worth something, best first: (minus its gain where nothing is said yet, index)."""
+
+    def gain(self, index: int, said: set[str]) -> float:
+        """What a statement would add for each token it costs, beside what is `said`."""
+        statement, worth = self.priced[index]
+        new = _sum([value for key, value in worth.items() if key not in said])
+        return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
+
+    def within(self, budget: int, written: str = "") -> str:
+        """The statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
+
+        `written` is more text that will stand in the context.
+        """
+        choice = _Choice(self, budget - OVERHEAD, written)
+        most = int(budget * PINNED_SHARE)
+        for index in range(len(self.priced) - 1, -1, -1):
+            if self.priced[index][0].kept_first:
+                most -= choice.take(index, most)
+        said = [i for i, (statement, _) in enumerate(self.priced) if statement.kind == USER and statement.n]
+        most = int(choice.left * FIRST_SHARE)
+        for index in said:
+            if self.priced[index][0].n == self.priced[said[0]][0].n:
+                most -= choice.take(index, most)
+        choice.take_best()
+        return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
+
+
+class _Choice:
+    """The statements taken so far."""
+
+    def __init__(self, record: Record, budget: int, written: str) -> None:
+        self.record = record
         self.left = budget
         self.chosen: dict[int, Statement] = {}
-        self.told = {key for statement in standing.statements for key in statement.worth}
-        self.there = anchors.fold(present)
-        there = self.there
-        self.pieces = {there[at : at + _PIECE] for at in range(len(there) - _PIECE + 1)}
+        own = gather([{"message": {"role": "user", "content": written}}]).statements
+        self.said = record.said | {key for statement in own for key in statement.worth}
+        self.written = Present(written)
 
     def stands(self, text: str) -> bool:
-        """Whether a folded text stands in the context anyway. A tail may be long: its pieces answer most questions
-        without a search through it."""
-        size = len(text)
-        if size >= _PIECE:
-            for at in (*range(0, size - _PIECE, _PIECE // 2), size - _PIECE):
-                if text[at : at + _PIECE] not in self.pieces:
-                    return False
-        return text in self.there
+        """Whether a folded text stands in the context anyway."""
+        return self.record.present.holds(text) or self.written.holds(text)
 
     def take(self, index: int, most: int) -> int:
         """Take a statement unless it costs more than `most` or says what was said; the tokens it took."""
-        statement, worth = self.priced[index]
+        (statement, worth), cost = self.record.priced[index], self.record.costs[index]
         same = anchors.fold(statement.text)
-        if index in self.chosen or self.costs[index] > min(most, self.left) or same in self.told or self.stands(same):
+        if index in self.chosen or cost > min(most, self.left) or same in self.said or self.stands(same):
             return 0
         self.chosen[index] = statement
-        self.told.update(worth)
-        self.told.add(same)
-        self.left -= self.costs[index]
-        return self.costs[index]
-
-    def gain(self, index: int) -> float:
-        """What a statement would add for each token it costs."""
-        statement, worth = self.priced[index]
-        new = _sum(w for key, w in worth.items() if key not in self.told)
-        return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
+        self.said.update(worth)
+        self.said.add(same)
+        self.left -= cost
+        return cost
 
     def take_best(self) -> None:
         """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""
-        heap = [(-self.gain(i), i) for i in range(len(self.priced)) if i not in self.chosen]
-        heapq.heapify(heap)
+        heap = [each for each in self.record.best if each[1] not in self.chosen]  # sorted is a heap
         while heap and self.left > OVERHEAD:
             index = heapq.heappop(heap)[1]
-            if self.costs[index] > self.left:
+            if self.record.costs[index] > self.left:
                 continue
-            self.told.update(key for key in self.priced[index][1] if self.stands(key))
-            now = self.gain(index)
+            keys = self.record.priced[index][1]
+            self.said.update([key for key in keys if key not in self.said and self.stands(key)])
+            now = self.record.gain(index, self.said)
             if now > 0 and heap and -now > heap[0][0] + 1e-9:
                 heapq.heappush(heap, (-now, index))
             elif now > 0:
                 self.take(index, self.left)
-
-
-def compose(gathered: Gathered, budget: int, present: str = "", standing: Gathered | None = None) -> str:
-    """The record: the statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
-
-    What occurs in `present` (text that stands in the context anyway) is worth nothing. `standing` are the statements
-    of that text, where they are known.
-    """
-    if standing is None:
-        standing = gather([{"message": {"role": "user", "content": present}}])
-    choice = _Choice(gathered, budget - OVERHEAD, present, standing)
-    most = int(budget * PINNED_SHARE)
-    for index in range(len(choice.priced) - 1, -1, -1):
-        if choice.priced[index][0].kept_first:
-            most -= choice.take(index, most)
-    said = [i for i, (statement, _) in enumerate(choice.priced) if statement.kind == USER and statement.n]
-    most = int(choice.left * FIRST_SHARE)
-    for index in said:
-        if choice.priced[index][0].n == choice.priced[said[0]][0].n:
-            most -= choice.take(index, most)
-    choice.take_best()
-    return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
 
 
 def _rendered(chosen: list[Statement]) -> str:

@@ -46,16 +46,18 @@ class Job(NamedTuple):
 
 
 class Material(NamedTuple):
-    """The context at one moment. Sizes are estimates; times `ratio` they are tokens of this model."""
+    """The context at one moment. Sizes are estimates (`whole`: of the body); times `ratio` they are tokens of this
+    model."""
 
     system: tuple[Entry, ...]
     body: tuple[Entry, ...]
     others: tuple[Entry, ...]
     fixed: int
     ratio: float
+    whole: int
 
     def tokens(self, body: Sequence[Entry]) -> int:
-        return round((self.fixed + plan.size(body)) * self.ratio)
+        return round((self.fixed + (self.whole if body is self.body else plan.size(body))) * self.ratio)
 
 
 class Room(NamedTuple):
@@ -73,7 +75,8 @@ def material(entries: Sequence[Entry], tools: Sequence[Schema], ratio: float) ->
     lead = 1 if live and plan.role(live[0]) == "system" and not live[0].get("summary") else 0
     others = tuple(e for e in entries if e.get("type") not in ("message", "compaction", "attempt", "undo", "failed"))
     fixed = tool_tokens(tools) + plan.size(live[:lead])
-    return Material(tuple(live[:lead]), tuple(live[lead:]), others, fixed, ratio)
+    body = tuple(live[lead:])
+    return Material(tuple(live[:lead]), body, others, fixed, ratio, plan.size(body))
 
 
 def record_share(room: int) -> int:
@@ -92,7 +95,7 @@ def share_out(limits: Limits, job: Job, context: Material) -> Room:
     """
     room = max(0, int(job.goal * AIM / context.ratio) - context.fixed)
     kept_facts = max(record_share(room), min(600, limits.window // 5))
-    kept_facts = min(kept_facts, max(80, plan.size(context.body) * 2 // 5))
+    kept_facts = min(kept_facts, max(80, context.whole * 2 // 5))
     written = int(min(summary_cap(limits.window), max(64, room * SUMMARY_SHARE)))
     wide = max(0, room - kept_facts - FRAME_TOKENS)
     keep = min(max(0, wide - written), int(limits.keep / context.ratio))
@@ -111,7 +114,7 @@ def weighing(context: Material, learnt_from: Sequence[Entry], tools: Sequence[Sc
     The count of the entries it was learnt from tells how much of the ratio is the estimate's error, and how much the
     model's own tokenizer. Where they are gone only a large difference is believed.
     """
-    if window > COUNTED or plan.size(context.body) > 4 * COUNTED:
+    if window > COUNTED or context.whole > 4 * COUNTED:
         return lambda messages: round(estimate_messages(messages, tools) * context.ratio)
     sample = [e["message"] for e in (*context.system, *learnt_from)]
     scale = context.ratio * estimate_messages(sample, tools) / max(1, estimate_messages(sample, tools, count))

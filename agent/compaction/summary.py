@@ -14,7 +14,7 @@ Everything but `ask` is pure. It does not know when a context is compacted or wh
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from agent.compaction.form import HEADINGS
 from agent.compaction.plan import head_and_tail
 from agent.compaction.statements import ROLE_TAGS, defused
 from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, TemporaryError
-from agent.messages import Message, Model, Reply, Request, Schema, Usage, text_of, tool_calls
+from agent.messages import Message, Model, Reply, Request, Schema, Usage, nothing, text_of, tool_calls
 from agent.tokens import estimate, estimate_messages
 
 REASONS = {
@@ -306,17 +306,23 @@ class Answer:
         return {name: value for name, value in told.items() if value}
 
 
-def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
+def ask(
+    model: Model,
+    requests: Sequence[Request],
+    source: Callable[[], Source],
+    meanwhile: Callable[[], object] = nothing,
+) -> Answer:
     """Make the requests in order and judge the last answer; each but the first carries the text before it to update.
 
-    Raises: KeyboardInterrupt, and `Interrupted`. Every other failure is a verdict.
+    `source` is asked for when an answer is there; `meanwhile` is done while it is waited for. Raises: KeyboardInterrupt,
+    `Interrupted`, and what `source` does. Every failure of the model is a verdict.
     """
     answer = Answer(model=model.name)
     for index, request in enumerate(requests):
         if index and answer.text:
             request = _updating(request, answer.text)
         try:
-            reply = _completed(model, request)
+            reply = _completed(model, request._replace(meanwhile=meanwhile))
         except ContextOverflow as error:
             return replace(answer, text="", verdict=Verdict(("overflow",)), error=str(error))
         except Interrupted:
@@ -330,7 +336,7 @@ def ask(model: Model, requests: Sequence[Request], source: Source) -> Answer:
         answer.usage = total(answer.usage, reply.usage)
         answer.model = reply.model or model.name
         last = index == len(requests) - 1
-        answer.verdict = judge(reply, source if last else replace(source, facts=()))
+        answer.verdict = judge(reply, source() if last else replace(source(), facts=()))
         if not answer.verdict.ok:
             return replace(answer, text="", error="; ".join(REASONS[r] for r in answer.verdict.reasons))
         answer.text = text_of(reply.message).strip()

@@ -62,12 +62,17 @@ class Transport:
     ) -> tuple[httpx.Response, Deadline]:
         """Send a request and wait `seconds` for the first byte of its answer; the deadline bounds reading the rest.
 
-        `meanwhile` is called when all is sent, before the waiting begins.
+        `meanwhile` is called when all is sent, before the waiting begins; the time it takes is not the server's.
 
         Raises: `TemporaryError` (timeout, connection), `ConfigError` (TLS, proxy, address).
         """
         deadline = Deadline(self._clock, self._clock() + seconds)
-        response = self._send("POST", self._target.base_url + path, body, seconds, meanwhile)
+
+        def sent() -> None:
+            meanwhile()
+            deadline.extend(seconds)
+
+        response = self._send("POST", self._target.base_url + path, body, seconds, sent)
         self._release = _bound(response, deadline)
         return response, deadline
 

@@ -1,0 +1,79 @@
+"""The past: what a compaction knows of its session's life, read once.
+
+What does not depend on the written summary is made while a model writes it (`ready`, called when the request is sent):
+reading and waiting then take as long as the longer of the two, and when the answer comes there is hardly more to do
+than to choose. Where no model is asked, or an answer is there at once, the same is done when it is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from agent.compaction import gleaned, plan, record, summary
+from agent.compaction.statements import USER
+from agent.errors import StorageError
+from agent.messages import text_of
+from agent.session import Session
+from agent.tokens import Entry
+
+
+class Past:
+    """Of one session, during one compaction. `recall`: whether the model can look up what is left out; `role`: that of
+    the summary message."""
+
+    def __init__(self, session: Session, recall: bool, role: str) -> None:
+        self.role = role
+        self.unread = ""
+        self._session = session
+        self._recall = recall
+        self._kept: tuple[Entry, ...] = ()
+        self._record: record.Record | None = None
+        self._sources: dict[tuple[int, ...], summary.Source] = {}
+
+    def frame(self, folded: Sequence[Entry]) -> summary.Frame:
+        """What the summary message says of the messages it stands for."""
+        first, last, _ = plan.covered(folded)
+        return summary.Frame(first, last, f"{self._session.id}.archive", recall=self._recall)
+
+    @cached_property
+    def gathered(self) -> record.Gathered:
+        """Everything that was stated; where an archive cannot be read what the present file says, and `unread` why."""
+        try:
+            return gleaned.gather(self._session)
+        except StorageError as error:
+            self.unread = str(error)
+            return gleaned.gather(self._session, archives=False)
+
+    def record(self, kept: Sequence[Entry]) -> record.Record:
+        """The record beside what is kept, to be cut to a budget."""
+        if self._record is None or list(map(id, kept)) != list(map(id, self._kept)):
+            self._kept, self._record = tuple(kept), _beside(self.gathered, kept)
+        return self._record
+
+    def source(self, folded: Sequence[Entry]) -> summary.Source:
+        """What a summary of the folded messages is judged against."""
+        numbers = tuple(entry.get("n", 0) for entry in folded)
+        if numbers not in self._sources:
+            told = self.gathered.of(set(numbers).__contains__)
+            words = "\n".join(s.text for s in told.statements if s.kind == USER)
+            self._sources[numbers] = summary.Source(plan.size(folded), record.matter(told), words)
+        return self._sources[numbers]
+
+    def ready(self, cut: plan.Fold) -> None:
+        """Make what a compaction with this cut will ask for."""
+        self.source(cut.folded)
+        self.record(cut.kept)
+
+    def remember(self) -> None:
+        """Leave it for the next compaction, beside the archive that was just made."""
+        if "gathered" in vars(self) and not self.unread:
+            gleaned.keep(self._session, self.gathered)
+
+
+def _beside(gathered: record.Gathered, kept: Sequence[Entry]) -> record.Record:
+    whole = {entry.get("n") for entry in kept if not entry.get("pruned")}
+    pieces = "\n".join(text_of(entry["message"]) for entry in kept if entry.get("pruned"))
+    said = record.gather([{"message": {"role": "user", "content": pieces}}], gathered.of(whole.__contains__))
+    present = "\n".join(text_of(entry["message"]) for entry in kept)
+    return record.Record(gathered.of(lambda n: n not in whole), present, said)
