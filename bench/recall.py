@@ -32,6 +32,9 @@ from agent.tokens import count, estimate_messages, limits_for
 from bench.cases import Case, Question, all_cases, score
 from bench.policies import FAITHFUL, HOSTILE, LOSSY, POLICIES, Summariser
 
+SHARES = (0.22, 0.23, 0.24, 0.25, 0.26, 0.27, 0.28)
+"""Windows as shares of a real session. How large a final context is depends on how long ago the last compaction was:
+only over several windows do sizes compare."""
 RATIO = 0.31
 """The planted cases are compacted to at most this share of their size."""
 
@@ -72,12 +75,13 @@ def real(sessions: str, probes: str) -> Iterator[tuple[str, list[Message], list[
 
 
 def on_real(
-    sessions: str, probes: str, model: Summariser, only: Sequence[str] = tuple(POLICIES)
+    sessions: str, probes: str, model: Summariser, only: Sequence[str] = tuple(POLICIES), share: float = 0.25
 ) -> dict[str, dict[str, tuple[int, int, int]]]:
-    """{policy: {session: (answered, asked, tokens of the final context)}}, at a quarter of each session's size."""
+    """{policy: {session: (answered, asked, tokens of the final context)}}, in a window of this share of each session's
+    size."""
     found: dict[str, dict[str, tuple[int, int, int]]] = {name: {} for name in only}
     for name, messages, questions in real(sessions, probes):
-        window = estimate_messages(messages) // 4
+        window = int(estimate_messages(messages) * share)
         for policy_name in only:
             context = POLICIES[policy_name](messages, window, model)
             found[policy_name][name] = (score(context, questions), len(questions), tokens_of(context))
@@ -243,10 +247,15 @@ def _show_answers(seed: int, client: ChatClient) -> None:
 def _show_real(sessions: str, probes: str, model: Summariser) -> None:
     sys.stdout.write(f"\nprobes on real sessions, summariser {model.name}, window a quarter of the session\n")
     for name, found in on_real(sessions, probes, model).items():
-        answered, asked = sum(a for a, _, _ in found.values()), sum(q for _, q, _ in found.values())
+        answered, asked, size = map(sum, zip(*found.values(), strict=True))
         each = " ".join(f"{a}/{q}:{t}" for a, q, t in found.values())
-        size = sum(t for _, _, t in found.values())
         sys.stdout.write(f"  {name:24} {answered:3}/{asked} = {answered / asked:.0%}  {size} tokens  {each}\n")
+    sys.stdout.write(f"  on average over windows of {SHARES[0]:.0%} to {SHARES[-1]:.0%} of the session\n")
+    several = [on_real(sessions, probes, model, share=share) for share in SHARES]
+    for name in several[0]:
+        totals = [list(map(sum, zip(*found[name].values(), strict=True))) for found in several]
+        answered, asked, size = (sum(column) / len(SHARES) for column in zip(*totals, strict=True))
+        sys.stdout.write(f"  {name:24} {answered:5.1f}/{asked:.0f} = {answered / asked:.1%}  {size:.0f} tokens\n")
     answered, asked = looked_up(sessions, probes)
     sys.stdout.write(f"  one recall of 4,000 tokens {answered}/{asked} = {answered / asked:.0%}\n")
 

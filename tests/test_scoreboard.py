@@ -58,11 +58,11 @@ def test_the_other_policies_lose_what_ours_keeps() -> None:
 
 
 def test_probes_of_real_sessions() -> None:
-    """Where they are at hand: a window of a quarter of the session, chained compactions, a third of the answers."""
+    """Where they are at hand: a window of a quarter of the session, chained compactions, 35 % of the answers."""
     for folder in [SHARED] if SESSIONS else []:
         found = recall.on_real(str(folder / "sessions"), str(folder / "probes"), policies.LOSSY, only=("ours",))["ours"]
         answered, asked = sum(a for a, _, _ in found.values()), sum(q for _, q, _ in found.values())
-        assert answered >= 0.33 * asked
+        assert answered >= 0.35 * asked
 
 
 def test_a_model_s_own_answers_are_scored() -> None:
