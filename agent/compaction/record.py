@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
+from operator import itemgetter
 
 from agent import anchors
 from agent.compaction.statements import (
@@ -90,8 +91,12 @@ def _shape(statement: Statement) -> str:
     return _VARIES.sub("#", statement.text)
 
 
+_by_value = itemgetter(1)
+
+
 def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
-    """The statements with their worth corrected for repetition, spread, recency, and later corrections."""
+    """The statements with their worth corrected for repetition, spread, recency, and later corrections; of each what is
+    worth most comes first."""
     shaped = [_shape(statement) for statement in gathered.statements]
     shapes = Counter(shaped)
     latest = {shape: index for index, shape in enumerate(shaped)}
@@ -109,7 +114,10 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
         end = statement.text.rstrip()[-8:]
         if (not end.isascii() or end[-1:] == "?") and _QUESTION.search(end):
             factor *= 0.4
-        priced.append((statement, {key: value * factor * spread[key] for key, value in statement.worth.items()}))
+        worth = {key: value * factor * spread[key] for key, value in statement.worth.items()}
+        if len(worth) > 1:
+            worth = dict(sorted(worth.items(), key=_by_value, reverse=True))
+        priced.append((statement, worth))
     return priced
 
 
@@ -158,7 +166,12 @@ def thin(gathered: Gathered, most: int) -> None:
 
 
 def _sum(worths: Iterable[float]) -> float:
-    return sum(worth * FADING**place for place, worth in enumerate(sorted(worths, reverse=True)))
+    """What facts are worth together, the largest first."""
+    total, share = 0.0, 1.0
+    for worth in worths:
+        total += worth * share
+        share *= FADING
+    return total
 
 
 # ---- choosing ----
