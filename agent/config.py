@@ -117,6 +117,19 @@ class Settings(NamedTuple):
     overrides: tuple[str, ...] = ()
     """Sentences about flags or variables that override what the session froze."""
 
+    @property
+    def stated_window(self) -> tuple[int, str] | None:
+        """The window the user states, and where: "flag", "CONTEXT_WINDOW" or "config"."""
+        if not self.context_window:
+            return None
+        origin = self.origin.get("context_window", "")
+        where = "CONTEXT_WINDOW" if origin.endswith("CONTEXT_WINDOW") else "flag" if origin == "flag" else "config"
+        return self.context_window, where
+
+    def with_trust(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a connection: whose certificates it trusts is said by `tls`."""
+        return {**environ, "AGENT_TLS": self.tls}
+
 
 # ---- merging (pure) ----
 

@@ -33,7 +33,6 @@ class Budget(NamedTuple):
 
     used: int
     window: int
-    trigger: int | None
     source: str
     estimated: bool
     model: str
@@ -128,9 +127,11 @@ class TurnFinished(NamedTuple):
     seconds: float
     answer: str
     denials: list[dict[str, Any]] = []  # noqa: RUF012  read only
-    compactions: int = 0
     window: int = 0
+    summaries: Usage | None = None
+    """Summed over the summary calls of its compactions."""
     cost: float | None = None
+    """Dollars, of steps and summaries."""
 
 
 Event = (

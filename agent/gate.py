@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ContextOverflow
-from agent.messages import Model, Schema
+from agent.messages import Model, Schema, Usage
 from agent.session import Session
 from agent.tokens import Limits, Size, context_size
 
@@ -55,6 +55,16 @@ class Gate:
     def limits(self) -> Limits:
         """What holds now: a window may have been learnt."""
         return self._limits if self._compactor is None else self._compactor.limits
+
+    @property
+    def used(self) -> Usage | None:
+        """What the summary calls have taken so far."""
+        return None if self._compactor is None else self._compactor.used
+
+    @property
+    def cost(self) -> float | None:
+        """The same in dollars, where the price is known."""
+        return None if self._compactor is None else self._compactor.cost
 
     def make_room(self) -> bool:
         """Before a request. True when the view changed. Raises: `LimitError`."""

@@ -242,7 +242,7 @@ class JsonLines:
             "duration_ms": milliseconds,
             "duration_api_ms": int(1000 * turn.seconds) if turn else 0,
             "total_cost_usd": turn.cost if turn else None,
-            "usage": usage_line(turn.total if turn else None),
+            "usage": usage_line(turn.total.plus(turn.summaries) if turn else None),
             "permission_denials": turn.denials if turn else [],
             "stop_reason": turn.finish_reason if turn else None,
             "exit_code": int(code),

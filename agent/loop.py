@@ -65,7 +65,7 @@ class Turn:
     clock: Callable[[], float] = time.monotonic
     steps: int = 0
     cut_answers: int = 0
-    compactions: int = 0
+    began: float = 0.0
     total: Usage = NOTHING_USED
     last: Usage | None = None
     spent: float | None = None
@@ -78,7 +78,7 @@ class Turn:
 
         Raises: LimitError (steps, context), AuthError, APIError, TemporaryError, StorageError, Interrupted.
         """
-        started = self.clock()
+        self.began = self.clock()
         message = prompt if isinstance(prompt, dict) else {"role": "user", "content": prompt}
         asked = self.session.append({"type": "message", "message": message})
         try:
@@ -89,22 +89,24 @@ class Turn:
         finally:
             self.denials = list(self.toolbox.denials)
         if self.compactor.after_turn():
-            self._compacted()
-        return self.summary(self.clock() - started)
+            self.after_compaction()
+        return self.summary()
 
-    def summary(self, seconds: float) -> TurnFinished:
+    def summary(self) -> TurnFinished:
+        """What the turn came to so far, its compactions included."""
+        folding = self.compactor.cost
         return TurnFinished(
             id=self.session.id,
             steps=self.steps,
             usage=self.last,
             total=self.total,
+            summaries=self.compactor.used,
             finish_reason=self.finish_reason,
-            seconds=seconds,
+            seconds=self.clock() - self.began,
             answer=self.answer,
             denials=self.denials,
-            compactions=self.compactions,
             window=self.compactor.limits.window,
-            cost=self.spent,
+            cost=self.spent if folding is None else (self.spent or 0.0) + folding,
         )
 
     def _steps(self) -> None:
@@ -158,14 +160,14 @@ class Turn:
                         "Use a model with a larger window (-m), or start a new session",
                     ) from error
                 self.compactor.after_overflow(error, attempt)
-                self._compacted()
+                self.after_compaction()
                 if self.compactor.size().tokens > self.compactor.limits.window:
                     self._make_room()
 
     def _make_room(self) -> None:
         """Before a request; once more where a compaction brought a tool with it that does not fit."""
         while self.compactor.make_room():
-            self._compacted()
+            self.after_compaction()
             if self.compactor.size().tokens <= self.compactor.limits.window:
                 return
 
@@ -173,11 +175,7 @@ class Turn:
         """An overflow in the middle of an answer: what was shown cannot be taken back, but the next turn shall fit."""
         if isinstance(error, ContextOverflow):
             self.compactor.after_overflow(error, 1)
-            self._compacted()
-
-    def _compacted(self) -> None:
-        self.compactions += 1
-        self.after_compaction()
+            self.after_compaction()
 
     def _cap(self) -> int | None:
         """The user's cap on the answer, lowered to what the window still holds."""
@@ -220,14 +218,13 @@ class Turn:
 
     def _budget(self, used: int, *, estimated: bool) -> Budget:
         limits = self.compactor.limits
-        return Budget(used, limits.window, limits.trigger, limits.source, estimated, self.model.name)
+        return Budget(used, limits.window, limits.source, estimated, self.model.name)
 
     def _count(self, usage: Usage | None) -> None:
         self.last = usage
         if usage is None:
             return
-        cached = self.total.cached if usage.cached is None else (self.total.cached or 0) + usage.cached
-        self.total = Usage(self.total.prompt + usage.prompt, self.total.completion + usage.completion, cached)
+        self.total = self.total.plus(usage)
         cost = self.price(usage)
         if cost is not None:
             self.spent = (self.spent or 0.0) + cost

@@ -26,6 +26,13 @@ class Usage(NamedTuple):
     completion: int = 0
     cached: int | None = None
 
+    def plus(self, other: Usage | None) -> Usage:
+        """What both took together; what one does not say is left out of the sum."""
+        if other is None:
+            return self
+        known = [n for n in (self.cached, other.cached) if n is not None]
+        return Usage(self.prompt + other.prompt, self.completion + other.completion, sum(known) if known else None)
+
     def as_json(self) -> dict[str, int]:
         """The form in a session file: absent rather than null."""
         found = {"prompt_tokens": self.prompt, "completion_tokens": self.completion}

@@ -18,8 +18,8 @@ from agent.errors import Exit, Interrupted
 _TEXTS = {
     signal.SIGINT: (Exit.INTERRUPTED, "Interrupted"),
     signal.SIGTERM: (143, "Terminated"),
-    signal.SIGHUP: (129, "The terminal has gone"),
-    signal.SIGALRM: (Exit.TIMEOUT, "The time given with --timeout is over"),
+    signal.SIGHUP: (129, "The terminal was closed"),
+    signal.SIGALRM: (Exit.TIMEOUT, "Time is up (--timeout)"),
 }
 _ALL = frozenset(_TEXTS)
 
@@ -32,10 +32,11 @@ class Stopped(KeyboardInterrupt):
         super().__init__(self.text)
 
 
-def as_error(stop: KeyboardInterrupt) -> Interrupted:
-    """The error a stopped run ends with."""
+def as_error(stop: KeyboardInterrupt, *, saved: bool) -> Interrupted:
+    """The error a stopped run ends with. `saved`: there is a session that what had come was written to."""
     text = getattr(stop, "text", "Interrupted")
-    return Interrupted(f"{text}; what had come is saved", int(getattr(stop, "exit_code", Exit.INTERRUPTED)))
+    told = f"{text}; everything received so far is saved" if saved else text
+    return Interrupted(told, int(getattr(stop, "exit_code", Exit.INTERRUPTED)))
 
 
 @contextmanager

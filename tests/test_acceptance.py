@@ -414,11 +414,12 @@ def test_an_answer_of_a_given_shape(agent: Runner, home: Path, answer: str, code
     assert shape(only_log(home))[-1] == f"assistant: {answer}"
 
 
-@pytest.mark.parametrize("schema", ["missing.json", "{", '{"type": "nothing"}'])
+@pytest.mark.parametrize("schema", ["missing.json", "{", '{"type": "nothing"}', '{"$ref": "URL/x.json"}'])
 def test_a_schema_that_is_none(agent: Runner, schema: str) -> None:
+    """Nor is one whose parts would have to be fetched; nothing is."""
     with ScriptedServer([]) as server:
-        done = agent("--schema", schema, "hi", **at(server))
-    assert (done.code, done.out, server.requests) == (2, "", [])
+        done = agent("--schema", schema.replace("URL", server.url), "hi", **at(server))
+    assert (done.code, done.out, server.requests, server.asked) == (2, "", [], [])
 
 
 def test_a_call_cut_off_by_the_token_limit_never_runs(agent: Runner, home: Path, tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ RECORD = {
 TURN = TurnFinished(OPENED.id, 1, Usage(1130, 45, 896), Usage(1130, 45, 896), "stop", 1.0, "Hi", window=700)
 A_RUN: list[Event] = [
     OPENED,
-    Budget(120, 8192, 6144, "table", True, "m"),
+    Budget(120, 8192, "table", True, "m"),
     Streamed(Delta("reasoning", "hm")),
     Streamed(Delta("text", "Let me ")),
     Streamed(Delta("text", "look.")),
     Answered({"role": "assistant", "content": "Let me look."}, 3, Usage(1105, 9), "tool_calls", True, "m"),
-    Budget(1105, 8192, 6144, "table", False, "m"),
+    Budget(1105, 8192, "table", False, "m"),
     ToolStarted("c1", "bash", "ls -la"),
     ToolFinished("c1", "bash", True, 0.11, "exit status 0"),
     ToolStarted("c2", "bash", "rm -rf /"),

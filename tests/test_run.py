@@ -1,11 +1,14 @@
 """Whole runs of the real command against a scripted, strict server: what was asked, what was shown, what is on disk."""
 
+import fcntl
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -420,7 +423,7 @@ Prepare = Callable[[Path], Any]
         (["hi"], {"CONTEXT_WINDOW": "0"}, 2, "CONTEXT_WINDOW is '0'"),
         (["--window", "-1", "hi"], {}, 2, "is '-1'"),
         (["hi"], {"OPENAI_BASE_URL": "http://127.0.0.1:9"}, 75, "127.0.0.1"),
-        (["--add-dir", "/nonexist", "hi"], {}, 2, "there is no such directory"),
+        (["--add-dir", "/proc/none", "hi"], {}, 2, "there is no such directory"),
         (["--session-dir", "", "hi"], {}, 2, "--session-dir is empty"),
         (["/compact"], {}, 2, "agent -c ID /compact"),
         (["--tools", "nosuch", "hi"], {}, 2, "There is no tool 'nosuch'"),
@@ -524,3 +527,97 @@ def test_an_overflow_in_the_middle_of_an_answer(agent: Runner, home: Path) -> No
         assert "compacted: " in broken.err
         assert agent("-q", "--last", "go on", **at(server)).out == "fine\n"
     assert server.violations == []
+
+
+# ---- what a failure leaves behind ----
+
+
+@pytest.mark.parametrize(
+    "wrong", [["-n", "one"], ["-m", "openai/x"]], ids=["a name that is taken", "a model without a key"]
+)
+def test_a_fork_that_cannot_go_on_leaves_no_copy(agent: Runner, home: Path, wrong: list[str]) -> None:
+    """And a new name is given only when nothing else can be wrong."""
+    with ScriptedServer([text("hello")]) as server:
+        agent("-n", "one", "hi", **at(server))
+        log = only_log(home).read_bytes()
+        for argv in (["--fork", *wrong], ["-n", "two", "-m", "openai/x"]):
+            done = agent("-c", "one", *argv, "go on", OPENAI_API_KEY="", OPENAI_BASE_URL="")
+            assert done.code in (3, 4), done
+    assert only_log(home).read_bytes() == log
+
+
+def test_a_run_leaves_nothing_in_the_temporary_directory(agent: Runner, home: Path, tmp_path: Path) -> None:
+    place = tmp_path / "tmp"
+    place.mkdir()
+    with ScriptedServer([calls([("bash", {"command": "echo hi > $TMPDIR/x; cat $TMPDIR/x"})]), text("done")]) as server:
+        assert agent("go", **at(server, TMPDIR=str(place))).code == 0
+    assert server.requests[1]["messages"][-1]["content"].startswith("hi\n")
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_fork_was_shown_it_can_still_read(agent: Runner, home: Path) -> None:
+    """A long output that was cut stands in a side file; its copy has it too, under the name the model was told."""
+    replies = [calls([("bash", {"command": "seq 1 60000"})]), text("done"), None, text("read")]
+
+    def answers(request: dict[str, Any], index: int) -> Any:
+        if index != 2:
+            return replies[index]
+        told = re.search(r"is in (\S+): read_file", request["messages"][3]["content"])
+        assert told
+        return calls([("read_file", {"path": told[1], "offset": 59_999})])
+
+    with ScriptedServer(answers) as server:
+        first = agent("go", **at(server))
+        assert first.code == 0
+        log = only_log(home)
+        assert agent("-c", log.stem, "--fork", "again", **at(server)).out == "read\n"
+    assert server.requests[3]["messages"][-1]["content"].startswith("[lines 59999-60000 of 60000]\n59999\n60000")
+
+
+@pytest.mark.parametrize("flags", [("-o", "/dev/full"), ("--schema", '{"type": "string"}')])
+def test_nothing_is_said_to_be_saved_where_nothing_is(agent: Runner, home: Path, flags: tuple[str, str]) -> None:
+    with ScriptedServer([text("1"), text("2")]) as server:
+        kept, gone = agent(*flags, "hi", **at(server)), agent(*flags, "--no-session", "hi", **at(server))
+    assert (kept.code, gone.code) == (1, 1)
+    assert "The answer is saved: agent sessions show" in kept.err and "saved" not in gone.err
+
+
+def test_a_written_answer_keeps_the_mode_of_the_file(agent: Runner, home: Path, tmp_path: Path) -> None:
+    target = tmp_path / "answer"
+    target.touch(0o600)
+    target.chmod(0o640)
+    with ScriptedServer([text("hi")]) as server:
+        assert agent("-o", str(target), "hi", **at(server)).code == 0
+    assert (target.read_text(), oct(target.stat().st_mode & 0o777)) == ("hi\n", "0o640")
+
+
+def test_standard_input_that_does_not_wait_is_read_whole(agent: Runner, home: Path) -> None:
+    """A pipe that some other program has set non-blocking: what comes later is waited for."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def feed() -> None:
+        os.write(writing, b"first part, ")
+        while fcntl.ioctl(reading, termios.FIONREAD, bytes(4)) != bytes(4):
+            select.select([], [], [], 0.001)
+        os.write(writing, b"second part")
+        os.close(writing)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    with ScriptedServer([text("ok")]) as server:
+        assert agent("-", stdin=reading, **at(server)).code == 0
+    feeder.join()
+    os.close(reading)
+    assert server.requests[0]["messages"][-1]["content"] == "first part, second part"
+
+
+def test_what_a_compaction_took_is_part_of_the_total(agent: Runner, home: Path) -> None:
+    """The result counts the summary call, too."""
+    with ScriptedServer([text("A " * 300), text("B " * 300, usage=(800, 300)), text("no", usage=(900, 50))]) as server:
+        agent("one", **at(server))
+        done = agent("--last", "--json", "two", **at(server, CONTEXT_WINDOW="1000"))
+    assert ["tools" in request for request in server.requests] == [True, True, True]
+    assert server.requests[2]["tool_choice"] == "none"
+    result = json.loads(done.out.splitlines()[-1])
+    assert (result["usage"]["input_tokens"], result["usage"]["output_tokens"]) == (1700, 350)

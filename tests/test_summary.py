@@ -185,7 +185,7 @@ def test_several_requests_update_each_other() -> None:
     writer = Writer([reply(sections("first part", "Make the report work, whatever it takes to do so")), reply(GOOD)])
     parts = summary.requests_for(None, TALK, (), window=2000, cap=150)[:2]
     answer = summary.ask(writer, parts, lambda: SOURCE)
-    assert answer.text == GOOD and answer.usage == Usage(200, 40, 80)
+    assert answer.text == GOOD and answer.usage == Usage(200, 40, 160)
     assert "first part" in writer.requests[1].messages[1]["content"]
 
 

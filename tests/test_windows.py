@@ -20,15 +20,15 @@ def test_each_source_gives_way_to_the_one_before_it() -> None:
         return 5000
 
     learned = {"window": 4000, "asked": 4500, "asked_at": 100}
-    about = {"flag": 1000, "env": 2000, "config": 3000, "learned": learned, "ask": ask, "table": TABLE, "now": 200.0}
+    about = {"stated": (1000, "flag"), "learned": learned, "ask": ask, "table": TABLE, "now": 200.0}
     sources = []
-    for name, gone in (("flag", None), ("env", None), ("config", None), ("learned", {}), ("ask", None), ("table", {})):
+    for name, gone in (("stated", None), ("learned", {}), ("ask", None), ("table", {})):
         sources.append(window_for(REMOTE, **about)[:2])  # type: ignore[arg-type]
         about[name] = gone
     sources.append(window_for(REMOTE, **about)[:2])  # type: ignore[arg-type]
     sources.append(window_for(Target("", "https://x.example/v1", "unheard-of"), table={})[:2])
     assert sources == [
-        (1000, "flag"), (2000, "CONTEXT_WINDOW"), (3000, "config"), (4000, "learned"), (5000, "server"), (131072, "table"),
+        (1000, "flag"), (4000, "learned"), (5000, "server"), (131072, "table"),
         (128000, "family"), (32768, "default"),
     ]  # fmt: skip
     assert asked == ["asked"]

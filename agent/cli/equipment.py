@@ -123,6 +123,7 @@ class Equipment:
             role=self.settings.summary_role,
             recall=self.may_recall,
             price=pricing(self.client.target),
+            summary_price=pricing(self.summary_client.target) if self.summary_client else None,
         )
         if session.meta.get("counts", {}).get("generation"):
             self.offer_recall()
@@ -202,8 +203,8 @@ def equip(
     summary = None
     if settings.summary_model:
         summary = open_client(settings.summary_model, settings, environ, emit, **about)[0]
-        summary.window = find_window(summary, settings, environ).tokens
-    window = find_window(client, settings, environ)
+        summary.window = find_window(summary, settings).tokens
+    window = find_window(client, settings)
     client.window = window.tokens
     limits = limits_for(
         window.tokens, window.source, compact_at=settings.compact_at, max_output=settings.max_tokens, most=WINDOW_MOST
@@ -241,12 +242,12 @@ def open_client(
         stall_timeout=settings.stall_timeout,
         summary_format=settings.summary_format,
         memory=Memory(default_path(environ)),
-        environ={**environ, "AGENT_TLS": settings.tls},
+        environ=settings.with_trust(environ),
     )
     return client, spec or target.model, builtin
 
 
-def find_window(client: ChatClient, settings: Settings, environ: Mapping[str, str]) -> windows.Window:
+def find_window(client: ChatClient, settings: Settings) -> windows.Window:
     """The model's window, and who says so. One question to the server at most; what came of it is remembered."""
     target, memory = client.target, client.memory
 
@@ -264,10 +265,8 @@ def find_window(client: ChatClient, settings: Settings, environ: Mapping[str, st
         memory.learn(target.base_url, target.model, **outcome(target, known, question, answer, now))
         return answer
 
-    stated, origin = settings.context_window, settings.origin.get("context_window", "")
-    place = "flag" if origin == "flag" else "env" if origin.endswith("CONTEXT_WINDOW") else "config"
-    about: dict[str, Any] = {place: stated}
-    return windows.window_for(target, learned=memory.of(target.base_url, target.model), ask=ask, **about)
+    known = memory.of(target.base_url, target.model)
+    return windows.window_for(target, stated=settings.stated_window, learned=known, ask=ask)
 
 
 def pricing(target: Target) -> Callable[[Usage], float | None]:
@@ -296,7 +295,8 @@ def find_target(spec: str | None, settings: Settings, environ: Mapping[str, str]
         if error.kind == "no_server" and name is None:
             return local.MODEL_NAME
         if error.kind == "no_model" and settings.base_url:
-            return providers.resolve(only_model(settings.base_url, environ), environ, settings.aliases, base_url=stated)
+            name = only_model(settings.base_url, settings.with_trust(environ))
+            return providers.resolve(name, environ, settings.aliases, base_url=stated)
         raise
 
 
@@ -378,7 +378,7 @@ def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str,
         now = {"model": target, "base_url": "built in", "window": None, "window_source": "server"}
     elif target is not None:
         known = Memory(default_path(environ)).of(target.base_url, target.model)
-        window = windows.window_for(target, config=settings.context_window, learned=known)
+        window = windows.window_for(target, stated=settings.stated_window, learned=known)
         now = {
             "model": target.model,
             "base_url": target.base_url,

@@ -90,8 +90,8 @@ def _server(settings: Settings, environ: Mapping[str, str], offline: bool) -> It
     if offline:
         yield doctor.configured(target)
         return
-    memory = Memory(default_path(environ))
-    yield from (check for check in doctor.examine(target, environ, memory=memory) if check.name != "command")
+    memory, stated = Memory(default_path(environ)), settings.stated_window
+    yield from doctor.examine(target, settings.with_trust(environ), memory=memory, stated=stated)
 
 
 def examine_session(store: str, id: str, *, dry_run: bool) -> Iterator[Check]:
@@ -108,11 +108,10 @@ def examine_session(store: str, id: str, *, dry_run: bool) -> Iterator[Check]:
         yield Check(f"line {finding.line}", "warning", f"{finding.fault}{saved}")
     if not found:
         try:
-            with Session.open(store, id) as session:
-                notices = list(session.notices)
+            with Session.read(store, id) if dry_run else Session.open(store, id) as session:
+                yield Check(id, "ok", "; ".join(session.notices) or "every line is whole")
         except SessionCorrupt as error:
-            notices = [error.text]
-        yield Check(id, "ok", "; ".join(notices) or "every line is whole")
+            yield Check(id, "failed", error.text, error.hint)
         return
     if dry_run:
         yield Check(id, "failed", f"bad lines: {len(found)}", f"To mend it: agent doctor {id}")

@@ -201,7 +201,7 @@ def _one(id: str, json: bool, session_dir: str | None) -> None:
     if json:
         out_json(life_json(session, figures, lines))
         return
-    colour = wants_colour("auto", os.environ, sys.stdout.isatty())
+    colour = wants_colour(settings.color, os.environ, sys.stdout.isatty())
     model = figures.steps[-1].model if figures.steps else settings.model
     title = " · ".join(filter(None, (session.id, session.meta.get("name"), model)))
     for line in life_text(title, figures, lines, get_terminal_size((100, 24)).columns, colour):

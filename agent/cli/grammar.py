@@ -52,7 +52,8 @@ def check_order(argv: list[str]) -> None:
     Raises: UsageError with the right order, where that is what happened.
     """
     for at, word in enumerate(argv[:-1]):
-        if at and word in RESERVED and (argv[at + 1] in VERBS or word != "sessions") and "--" not in argv:
+        command = word in RESERVED and word != "run" and (argv[at + 1] in VERBS or word != "sessions")
+        if at and command and "--" not in argv:
             right = " ".join([*argv[at:], *argv[:at]])
             raise UsageError(f"{word!r} is a command, but options came before it", f"The command: agent {right}")
 
@@ -66,8 +67,9 @@ def check_words(words: list[str], argv: list[str]) -> None:
         return
     first, rest = words[0], " ".join(words)
     if first in RESERVED:
-        options = " ".join(word for word in argv if word.startswith("-"))
-        hint = f"The command: agent {rest} {options}. A prompt: agent {options} -- {rest}"
+        at = argv.index(first)
+        command, prompt = " ".join([*argv[at:], *argv[:at]]), " ".join([*argv[:at], "--", *argv[at:]])
+        hint = f"The command: agent {command}. A prompt: agent {prompt}"
         raise UsageError(f"{first!r} is a command, but options came before it", hint)
     meant = _meant(first, 0.7) if len(words) > 1 and words[1] in VERBS else _meant(rest, 0.8)
     if meant:

@@ -81,10 +81,11 @@ def _join(words: Sequence[str], stdin: str | None) -> tuple[str, bool]:
 
 
 def read_stdin(*, has_prompt: bool, wait: bool, fd: int = 0) -> tuple[str | None, bool]:
-    """Read standard input as the rule in DESIGN section 3 says: (text or None, whether a silent pipe was left alone).
+    """Read standard input: (text or None, whether a silent pipe was left alone).
 
-    `wait` is an explicit `-`: read to the end whatever it is. A terminal is read only then.
-    Raises: UsageError when there is more than `STDIN_LIMIT`, or it is binary.
+    A file is read, and so is a pipe that says something within the grace, or that is all there is. `wait` is an explicit
+    `-`: read to the end whatever it is. A terminal is read only then.
+    Raises: UsageError when it cannot be read, there is more than `STDIN_LIMIT`, or it is binary.
     """
     try:
         mode = os.fstat(fd).st_mode
@@ -122,8 +123,15 @@ def _read_all(fd: int) -> bytes:
     while True:
         try:
             data = os.read(fd, 1 << 20)
-        except OSError:  # a directory or a broken terminal
-            data = b""
+        except BlockingIOError:  # whoever made the pipe does not want to wait; we do
+            import select
+
+            select.select([fd], [], [])
+            continue
+        except OSError as problem:  # a directory, or a broken terminal
+            raise UsageError(
+                f"Cannot read standard input: {problem.strerror}", "Leave it out with --no-stdin"
+            ) from None
         if not data:
             return b"".join(blocks)
         blocks.append(data)

@@ -8,6 +8,7 @@ screen's `finish` is called last, and the session is closed.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,11 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
         except AgentError as problem:
             error = problem
         except KeyboardInterrupt as stop:
-            error = as_error(stop)
+            error = as_error(stop, saved=live.saved)
         finally:
             live.close()
-    turn = live.finished or (live.turn.summary(0.0) if live.turn else None)
-    error = error or _afterthought(ask, turn, live.settings, out)
+    turn = live.finished or (live.turn.summary() if live.turn else None)
+    error = error or _afterthought(ask, turn, live, out)
     code = error.exit_code if error else Exit.DONE
     screen.finish(turn, error, code)
     return int(code)
@@ -59,9 +60,16 @@ class Live:
     finished: TurnFinished | None = None
     settings: Settings = Settings()
 
+    @property
+    def saved(self) -> bool:
+        """Whether there is a session on disk."""
+        return bool(self.session and self.session.path)
+
     def close(self) -> None:
         if self.session is not None:
             self.session.close()
+        if sandbox := sys.modules.get("agent.tools.sandbox"):  # loaded by the first command
+            sandbox.discard()
 
 
 def make_screen(ask: Ask, environ: Mapping[str, str], out: Output, err: Output) -> Text | JsonLines:
@@ -90,6 +98,8 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     cwd = os.getcwd()
     flags = dict(ask.flags)
     settings = live.settings = load_settings(flags, environ, cwd)
+    if isinstance(screen, Text):
+        screen.colour = wants_colour(settings.color, environ, screen.err_terminal)
     stop_after(settings.timeout)
     if ask.system_file:
         flags["system"] = read_system(ask.system_file)
@@ -104,12 +114,14 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     shape = check(ask, message, store, id)
     screen.resume = way_on(store, cwd, ask, settings)
     if id:
-        live.session = _resume(ask, store, id, wait, screen.emit)
+        live.session = Session.read(store, id) if ask.fork else _open(store, id, wait, screen.emit)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
     gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
     if live.session is None:
         live.session = _begin(ask, store, cwd, settings, gear, screen.emit)
+    else:
+        live.session = _resumed(ask, store, live.session, screen.emit)
     _tell(live.session, settings, gear, ask, screen.emit)
     gear.attach(live.session, screen.emit)
     for text in ask.pin:
@@ -122,7 +134,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
     live.finished = live.turn.run(message)
     if shape:
-        shape.check(live.finished.answer)
+        shape.check(live.finished.answer, _way_to(live.finished, saved=live.saved))
 
 
 def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:
@@ -164,11 +176,11 @@ def compact_now(
     **wishes: Any,
 ) -> dict[str, Any]:
     """`agent sessions compact`: the same compaction as in a turn; its outcome as JSON-able values."""
-    err = Output(2)
-    screen = Text(Output(1), err, quiet=quiet, verbose=False, colour=wants_colour("auto", environ, err.is_terminal()))
+    screen = Text(Output(1), Output(2), quiet=quiet, verbose=False, colour=False)
     with stopping(), Session.open(store, id, wait=wait) as session:
         cwd = os.getcwd()
         settings = load_settings(flags, environ, cwd, session.meta)
+        screen.colour = wants_colour(settings.color, environ, screen.err_terminal)
         gear = equip(settings, environ, cwd, store, screen.emit, quiet=quiet, debug=None, ask=None)
         screen.path = session.path
         gear.attach(session, screen.emit)
@@ -181,19 +193,18 @@ def compact_now(
 # ---- the session ----
 
 
-def _resume(ask: Ask, store: str, id: str, wait: float, emit: Emit) -> Session:
-    if ask.no_session:
-        raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
+def _resumed(ask: Ask, store: str, session: Session, emit: Emit) -> Session:
+    """The session to go on with: the one that was opened or a copy of it, under its new name where it gets one."""
+    before = None if ask.fork else session.meta.get("name")
+    name = free_name(store, ask.name) if ask.name is not None and ask.name != before else None
     if ask.fork:
         from agent.log.archive import fork
 
-        id = fork(store, id)
-    session = _open(store, id, wait, emit)
-    before = session.meta.get("name")
-    if ask.name is not None and ask.name != before:
-        session.rename(free_name(store, ask.name))
+        session = Session.open(store, fork(store, session.id))
+    if name is not None:
+        session.rename(name)
         if before:
-            emit(Notice("info", "renamed", f"the session was called {before}; now it is {ask.name}"))
+            emit(Notice("info", "renamed", f"the session was called {before}; now it is {name}"))
     return session
 
 
@@ -278,7 +289,7 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
 # ---- the end ----
 
 
-def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: Output) -> AgentError | None:
+def _afterthought(ask: Ask, turn: TurnFinished | None, live: Live, out: Output) -> AgentError | None:
     """What can still go wrong once the answer is saved: the file of -o, a full stdout, a denial under --strict."""
     if turn is None:
         return None
@@ -286,17 +297,19 @@ def _afterthought(ask: Ask, turn: TurnFinished | None, settings: Settings, out: 
         try:
             outfile.write(ask.output, turn.answer)
         except OSError as problem:
-            return StorageError(f"Cannot write {ask.output}: {problem.strerror}", _saved(turn))
+            return StorageError(f"Cannot write {ask.output}: {problem.strerror}", _way_to(turn, saved=live.saved))
     if out.problem is not None:
-        return StorageError(f"Cannot write to standard output: {out.problem.strerror}", _saved(turn))
-    if turn.denials and settings.strict:
+        why = f"Cannot write to standard output: {out.problem.strerror}"
+        return StorageError(why, _way_to(turn, saved=live.saved))
+    if turn.denials and live.settings.strict:
         denied = f"{len(turn.denials)} tool call{'s were' if len(turn.denials) > 1 else ' was'} denied (--strict)"
         return DeniedError(denied, "Allow it with --allow RULE")
     return None
 
 
-def _saved(turn: TurnFinished) -> str:
-    return f"The answer is saved: agent sessions show {turn.id} --last-answer"
+def _way_to(turn: TurnFinished, *, saved: bool) -> str:
+    """Where the answer is, if it is anywhere."""
+    return f"The answer is saved: agent sessions show {turn.id} --last-answer" if saved else ""
 
 
 def _debugger(ask: Ask) -> Callable[[str], None] | None:

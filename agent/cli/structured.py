@@ -21,16 +21,17 @@ class Shape:
         try:
             import fastjsonschema
 
-            self._validate = fastjsonschema.compile(self.schema)
+            self._validate = fastjsonschema.compile(self.schema, handlers=dict.fromkeys(_ELSEWHERE, _refuse))
         except Exception as problem:  # the library raises its own kinds and TypeError alike for a broken schema
-            raise UsageError(f"--schema is no JSON schema: {problem}", "Drafts 4, 6 and 7 are understood") from None
+            hint = "Drafts 4, 6 and 7 are understood, with references inside the schema"
+            raise UsageError(f"--schema is not a valid JSON schema: {problem}", hint) from None
 
     def response_format(self) -> dict[str, Any]:
         """The request's `response_format`."""
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": self.schema, "strict": True}}
 
-    def check(self, answer: str) -> None:
-        """Raises: AgentError, naming what does not fit."""
+    def check(self, answer: str, hint: str) -> None:
+        """Raises: AgentError, naming what does not fit, with `hint` at where the answer is."""
         import fastjsonschema
 
         try:
@@ -41,9 +42,15 @@ class Shape:
             ) from None
         except fastjsonschema.JsonSchemaValueException as problem:
             said = problem.message.replace("data", "the answer", 1)
-            raise AgentError(
-                f"The answer does not match --schema: {said}", "The answer is saved all the same"
-            ) from None
+            raise AgentError(f"The answer does not match --schema: {said}", hint) from None
+
+
+_ELSEWHERE = ("http", "https", "ftp", "file", "data")
+"""What a reference may not lead to: the library would fetch it, and nothing but the model's server is ever asked."""
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")
 
 
 def _load(given: str) -> Any:

@@ -26,32 +26,14 @@ from functools import partial
 from typing import Any
 
 from agent.compaction import guards, plan, summary
-from agent.compaction.draft import (
-    FALLBACK,
-    PRUNED,
-    SUMMARY,
-    Draft,
-    drafted,
-    fitting,
-    pruned,
-    sent,
-    shortened,
-)
+from agent.compaction.draft import FALLBACK, PRUNED, SUMMARY, Draft, drafted, fitting, pruned, sent, shortened
 from agent.compaction.past import Past
 from agent.compaction.room import Job, Material, Room, holds_a_summary, material, share_out, weighing
 from agent.errors import ContextOverflow, LimitError, StorageError
 from agent.events import Compacted, Compacting, Emit, NotCompacted, Notice
 from agent.messages import Model, Schema, Usage, text_of
 from agent.session import Session, replay
-from agent.tokens import (
-    Entry,
-    Limits,
-    Size,
-    calibration,
-    context_size,
-    count,
-    estimate_messages,
-)
+from agent.tokens import Entry, Limits, Size, calibration, context_size, count, estimate_messages
 
 NOTHING = "what could be left out is smaller than what would replace it"
 LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
@@ -68,7 +50,8 @@ class Compactor:
     """Keeps one session's context within the limits of one model.
 
     `limits` is replaced when a window is learnt; `tools` may be, when what is offered changes. `role` is that of the
-    summary message: "user", "assistant" or "system" (which a server gets with the system prompt, in front).
+    summary message: "user", "assistant" or "system" (which a server gets with the system prompt, in front). `used` and
+    `cost` (dollars) are what all summary calls have taken so far.
     """
 
     def __init__(
@@ -84,6 +67,7 @@ class Compactor:
         role: str = "user",
         recall: bool | None = None,
         price: Price | None = None,
+        summary_price: Price | None = None,
     ) -> None:
         self.limits = limits
         self._session = session
@@ -94,7 +78,9 @@ class Compactor:
         self._summary_model = summary_model
         self._instructions = instructions
         self._role = role
-        self._price = price
+        self._price, self._summary_price = price, summary_price
+        self.used: Usage | None = None
+        self.cost: float | None = None
         self._ratio: float | None = None
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
@@ -239,8 +225,8 @@ class Compactor:
             text = f"{self._past.unread}. What is kept word for word is only what the present file says"
             self._emit(Notice("warning", "archive_unread", text))
         if draft is None or vain:
-            about: dict[str, Any] = {"once": job.reason == "threshold", "usage": answer.usage}
-            return self._not(answer.outcome or "nothing", answer.error or NOTHING, **about)
+            once = job.reason == "threshold"
+            return self._not(answer.outcome or "nothing", answer.error or NOTHING, answer, once=once)
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""
@@ -320,7 +306,12 @@ class Compactor:
         if "overflow" in answer.verdict.reasons:
             smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
             again = summary.ask(model, smaller[-1:], source, ready)
-            answer = replace(again, usage=summary.total(answer.usage, again.usage))
+            answer = replace(again, usage=again.usage.plus(answer.usage) if again.usage else answer.usage)
+        if answer.usage:
+            price = self._price if model is self._model else self._summary_price
+            answer.cost = price(answer.usage) if price else None
+            self.used = answer.usage.plus(self.used)
+            self.cost = self.cost if answer.cost is None else (self.cost or 0.0) + answer.cost
         return answer
 
     # -- on disk
@@ -375,20 +366,18 @@ class Compactor:
         except StorageError as error:
             told = f"The compaction could not be saved, the history is as it was: {error}"
             self._attempted(entry["reason"], answer, entry["tokens"]["before"], entry["guard"], started, told)
-            return self._not("failed", told, usage=answer.usage)
+            return self._not("failed", told, answer)
         self._past.remember()
         after = len(context.system) + len(summaries) + len(draft.body)
-        self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, self._cost(answer.usage)))
+        self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, answer.cost))
         self._told = ""
         return {"outcome": "compacted", **entry}
 
-    def _cost(self, usage: Usage | None) -> float | None:
-        return self._price(usage) if self._price and usage else None
-
-    def _not(self, why: str, text: str, *, once: bool = False, usage: Usage | None = None) -> dict[str, Any]:
+    def _not(self, why: str, text: str, answer: summary.Answer | None = None, *, once: bool = False) -> dict[str, Any]:
         """Say that nothing was changed; `once`: the same thing is not said before every request."""
-        if not once or self._told != text or usage:
-            self._emit(NotCompacted(why, text, usage, self._cost(usage)))
+        answer = answer or summary.Answer()
+        if not once or self._told != text or answer.usage:
+            self._emit(NotCompacted(why, text, answer.usage, answer.cost))
         if once:
             self._told = text
         return {"outcome": why, "text": text}

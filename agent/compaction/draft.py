@@ -84,7 +84,7 @@ def drafted(
     if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
     earlier = plan.head_and_tail(plan.covered(cut.folded)[2], room.written * 2)
-    facts = past.record(kept).within(room.record, written)
+    facts = past.record_beside(kept).within(room.record, written)
     lead = framing(cut.folded, written, summary.framed(past.frame(cut.folded), written, facts, earlier), past.role)
     tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)

@@ -28,7 +28,7 @@ class Past:
         self._session = session
         self._recall = recall
         self._kept: tuple[Entry, ...] = ()
-        self._record: record.Record | None = None
+        self._beside: record.Record | None = None
         self._sources: dict[tuple[int, ...], summary.Source] = {}
 
     def frame(self, folded: Sequence[Entry]) -> summary.Frame:
@@ -45,11 +45,11 @@ class Past:
             self.unread = str(error)
             return gleaned.gather(self._session, archives=False)
 
-    def record(self, kept: Sequence[Entry]) -> record.Record:
+    def record_beside(self, kept: Sequence[Entry]) -> record.Record:
         """The record beside what is kept, to be cut to a budget."""
-        if self._record is None or list(map(id, kept)) != list(map(id, self._kept)):
-            self._kept, self._record = tuple(kept), _beside(self.gathered, kept)
-        return self._record
+        if self._beside is None or list(map(id, kept)) != list(map(id, self._kept)):
+            self._kept, self._beside = tuple(kept), _record(self.gathered, kept)
+        return self._beside
 
     def source(self, folded: Sequence[Entry]) -> summary.Source:
         """What a summary of the folded messages is judged against."""
@@ -63,7 +63,7 @@ class Past:
     def ready(self, cut: plan.Fold) -> None:
         """Make what a compaction with this cut will ask for."""
         self.source(cut.folded)
-        self.record(cut.kept)
+        self.record_beside(cut.kept)
 
     def remember(self) -> None:
         """Leave it for the next compaction, beside the archive that was just made."""
@@ -71,7 +71,7 @@ class Past:
             gleaned.keep(self._session, self.gathered)
 
 
-def _beside(gathered: record.Gathered, kept: Sequence[Entry]) -> record.Record:
+def _record(gathered: record.Gathered, kept: Sequence[Entry]) -> record.Record:
     whole = {entry.get("n") for entry in kept if not entry.get("pruned")}
     pieces = "\n".join(text_of(entry["message"]) for entry in kept if entry.get("pruned"))
     said = record.gather([{"message": {"role": "user", "content": pieces}}], gathered.of(whole.__contains__))

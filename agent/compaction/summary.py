@@ -284,12 +284,14 @@ def brief(frame: Frame) -> str:
 
 @dataclass
 class Answer:
-    """What asking came to: the text when the verdict is ok, what it cost, and who answered."""
+    """What asking came to: the text when the verdict is ok, who answered, and what it took (`cost` in dollars, where the
+    price is known)."""
 
     text: str = ""
     verdict: Verdict = field(default_factory=Verdict)
     model: str = ""
     usage: Usage | None = None
+    cost: float | None = None
     error: str = ""
 
     @property
@@ -333,7 +335,7 @@ def ask(
             raise reply.error
         if request.response_format is not None:
             reply = reply._replace(message={**reply.message, "content": form.read(text_of(reply.message))})
-        answer.usage = total(answer.usage, reply.usage)
+        answer.usage = reply.usage.plus(answer.usage) if reply.usage else answer.usage
         answer.model = reply.model or model.name
         last = index == len(requests) - 1
         answer.verdict = judge(reply, source() if last else replace(source(), facts=()))
@@ -360,10 +362,3 @@ def _updating(request: Request, earlier: str) -> Request:
     *before, last = request.messages
     text = f"<earlier_summary>\n{_inert(earlier)}\n</earlier_summary>\nUpdate it.\n\n{text_of(last)}"
     return request._replace(messages=[*before, {**last, "content": text}])
-
-
-def total(one: Usage | None, two: Usage | None) -> Usage | None:
-    """What two calls of one model took together."""
-    if one is None or two is None:
-        return two or one
-    return Usage(one.prompt + two.prompt, one.completion + two.completion, two.cached)

@@ -13,7 +13,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
-from agent.log.disk import DISK, Disk, digest_file, keep_copy, make_directory, make_side_directory, storing, write_new
+from agent.log.disk import (
+    DISK,
+    Disk,
+    digest_file,
+    is_plain_file,
+    keep_copy,
+    make_directory,
+    make_side_directory,
+    storing,
+    write_new,
+)
 from agent.log.entries import Entry, encode, parse, replay
 from agent.log.lock import Lock
 from agent.log.logfile import (
@@ -232,6 +242,7 @@ def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **met
         lock = Lock(beside(new, "lock"))
         try:
             _share_archives(disk, source, new, counts_of(meta)["generation"])
+            _share_files(disk, source, new)
             kept = {k: v for k, v in meta.items() if k not in ("id", "created_at", "name", "version")}
             kept |= {"parent": {"id": id, "n": top}, **without_secrets(meta_changes)}
             name = os.path.basename(new).removesuffix(".jsonl")
@@ -285,3 +296,12 @@ def _share_archives(disk: Disk, source: str, new: str, upto: int) -> None:
         if int(name.removesuffix(".jsonl")) <= upto:
             make_side_directory(disk, folder)
             keep_copy(disk, path, os.path.join(folder, name))
+
+
+def _share_files(disk: Disk, source: str, new: str) -> None:
+    """The same for outputs and backups that the history names."""
+    folder = beside(source, "files")
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if is_plain_file(os.path.join(folder, name)):
+            make_side_directory(disk, beside(new, "files"))
+            keep_copy(disk, os.path.join(folder, name), os.path.join(beside(new, "files"), name))

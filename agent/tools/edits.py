@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from agent.tools import backup, instructions, matching, paths, textform
@@ -198,9 +199,11 @@ def replace(target: paths.Place, raw: bytes, mode: int | None, expected: Old | N
                 raise Unready("It changed while this was being done. Call read_file on it again.")
             os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
-            os.unlink(temporary, dir_fd=directory)
+            with suppress(FileNotFoundError):  # it had its new name already
+                os.unlink(temporary, dir_fd=directory)
             raise
-        os.fsync(directory)
+        with suppress(OSError):  # the file stands: a disk that cannot promise its name does not undo that
+            os.fsync(directory)
 
 
 def _like_the_old(handle: int, name: str, directory: int, mode: int) -> None:

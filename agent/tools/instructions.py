@@ -12,6 +12,7 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from agent.config import config_home
 from agent.tools.output import visible
 from agent.tools.paths import inside
 
@@ -60,10 +61,9 @@ def directories(root: str, cwd: str) -> list[str]:
 
 def load(cwd: str, environ: Mapping[str, str]) -> list[Instructions]:
     """The instructions that hold in `cwd`, the nearest last. Total: a file that cannot be read is not there."""
-    home = environ.get("HOME") or os.path.expanduser("~")
-    config = environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     root, here = repository_root(cwd), os.path.realpath(cwd)
-    wanted: list[tuple[str, str | None]] = [(os.path.join(config, "agent", NAME), None)]
+    own = config_home(environ)
+    wanted: list[tuple[str, str | None]] = [(os.path.join(own, NAME), None)] if own else []
     wanted += [(os.path.join(directory, NAME), root) for directory in directories(root, here)]
     found: list[Instructions] = []
     room = LARGEST_TOGETHER

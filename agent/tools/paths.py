@@ -87,6 +87,8 @@ def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
         own = os.path.realpath(context.files())
         if inside(full, own):
             return _place(full, own)
+        if mine := _shared(full, own):
+            return _place(mine, own)
     if not holding:
         allowed = ", ".join(visible(root) for root in roots)
         raise Refused(
@@ -95,6 +97,14 @@ def place(path: str, context: ToolContext, *, write: bool = False) -> Place:
     if private or inside(full, "/proc") or inside(full, "/sys"):
         raise Refused(f"{shown} is private (keys, history, the agent's own files): no tool may use it.")
     return _place(full, max(holding, key=len))
+
+
+def _shared(full: str, own: str) -> str:
+    """Our own name for a file of the session that this one was forked from, which the history calls by its old name."""
+    folder, name = os.path.split(full)
+    mine = os.path.join(own, name)
+    theirs = folder.endswith(".files") and os.path.dirname(folder) == os.path.dirname(own)
+    return mine if theirs and os.path.isfile(mine) else ""
 
 
 def _place(full: str, root: str) -> Place:

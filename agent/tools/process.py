@@ -45,12 +45,14 @@ class Ended(NamedTuple):
 class Output:
     """The output of a command: both ends in memory, all of it (to a limit) in a file once it outgrows memory.
 
-    `open_spill` makes that file when it is first needed. `raw` is the whole where it fits, else both ends.
+    `open_spill` makes that file when it is first needed. Where that cannot be, or the disk is full, `problem` says why and
+    only both ends are kept: the command goes on.
     """
 
     def __init__(self, open_spill: Callable[[], BinaryIO]) -> None:
         self._open_spill = open_spill
         self.spill: BinaryIO | None = None
+        self.problem = ""
         self.size = 0
         self._spilled = 0
         self._head = bytearray()
@@ -64,28 +66,37 @@ class Output:
         self._tail += piece[room:]
         if self.spill is not None:
             if self._spilled < _MOST_SPILLED:
-                self._spilled += self.spill.write(piece)
+                self._write(piece)
         elif self.size > 2 * KEPT:
             self.spill_all()
         if len(self._tail) > 2 * KEPT:
             del self._tail[:-KEPT]
 
     def spill_all(self) -> None:
-        """Have everything so far in the spill file."""
-        if self.spill is None:
-            self.spill = self._open_spill()
-            self._spilled = self.spill.write(self._head + self._tail)
-        self.spill.flush()
+        """Have everything so far in the spill file, unless that was tried in vain."""
+        if self.spill is None and not self.problem:
+            self._write(bytes(self._head + self._tail))
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            self.spill = self.spill or self._open_spill()
+            self._spilled += self.spill.write(piece)
+            self.spill.flush()
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            self.close()
+            self.spill = None
 
     def close(self) -> None:
         """Close the spill file, if there is one."""
         if self.spill is not None:
-            self.spill.close()
+            with suppress(OSError):
+                self.spill.close()
 
     @property
     def complete(self) -> bool:
         """Whether the spill (or memory) holds every byte."""
-        return self.spill is None or self._spilled == self.size
+        return not self.problem and (self.spill is None or self._spilled == self.size)
 
     @property
     def overflowed(self) -> bool:

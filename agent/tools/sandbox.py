@@ -18,7 +18,6 @@ fork and exec.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import os
 import sys
@@ -162,7 +161,6 @@ def started(
 @lru_cache(maxsize=1)
 def prepared() -> str:
     """What has to be so once before the first tool process; the answer is the run's private temporary directory."""
-    import shutil
     import tempfile
 
     from agent.tools import guard
@@ -173,9 +171,16 @@ def prepared() -> str:
 
         environment.hide_own(os.environ)
         kernel.adopt_orphans()
-    path = os.path.realpath(tempfile.mkdtemp(prefix="agent-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
+    return os.path.realpath(tempfile.mkdtemp(prefix="agent-"))
+
+
+def discard() -> None:
+    """Remove the private temporary directory, where one was made. To be called at the end: nothing else does it."""
+    if prepared.cache_info().currsize:
+        import shutil
+
+        shutil.rmtree(prepared(), ignore_errors=True)
+        prepared.cache_clear()
 
 
 def _bash(command: str, environ: dict[str, str], tmpdir: str) -> list[str]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from agent.errors import StorageError
 from agent.tools.output import head_and_tail, readable
 from agent.tools.protocol import ToolContext, ToolResult, failed, function_schema
 
@@ -71,6 +72,8 @@ def confinement_hint(text: str, exit_code: int, hint: Callable[[], str]) -> str:
 def left_out(output: Output, characters: int, spill: str) -> str:
     """The line that stands for the middle of a long output."""
     size = f"{output.size:,} bytes in all" if output.overflowed else f"{characters:,} characters cut"
+    if output.problem:
+        return f"[... {size}; it could not be kept in a file: {output.problem} ...]"
     part = "all of it" if output.complete else "the first part"
     return f"[... {size}; {part} is in {spill}: read_file or grep it ...]"
 
@@ -86,30 +89,40 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
 
     def open_spill() -> BinaryIO:
         nonlocal spill_path
-        spill_path = os.path.join(context.files(), f"output-{os.urandom(4).hex()}.txt")
+        try:
+            folder = context.files()
+        except StorageError as error:
+            raise OSError(str(error)) from error
+        spill_path = os.path.join(folder, f"output-{os.urandom(4).hex()}.txt")
         return os.fdopen(os.open(spill_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
     output = process.Output(open_spill)
     sandbox.prepared()
     confined = sandbox.mechanism(context.sandbox) not in ("off", "none")
     known = process.children()
+    begun = False
     try:
         with lasting.kept(context, confined) as undone, sandbox.started(command, context) as (child, attended):
+            begun = True
             ended = process.watch(child, output, timeout, known, attended)
-        text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
-        after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
-        after += (refused := lasting.line(undone)) + ending(ended.exit_code, ended.why, ended.left_over, timeout)
-        room = max(context.result_cap // 2, context.result_cap - estimate(after) - 4)
-        if cut := output.overflowed or estimate(text) > room:
-            output.spill_all()
-            text, _ = head_and_tail(text, room, lambda characters, lines: left_out(output, characters, spill_path))
     except OSError as error:
-        return failed(f"The command could not be run: {error.strerror or error}. Nothing was done.")
+        done = "It had been started, and may have done its work." if begun else "Nothing was done."
+        return failed(f"The command could not be run: {error.strerror or error}. {done}")
     finally:
         guard.remember(0)
         output.close()
+    text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
+    refused = lasting.line(undone)
+    after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
+    after += refused + ending(ended.exit_code, ended.why, ended.left_over, timeout)
+    room = max(context.result_cap // 2, context.result_cap - estimate(after) - 4)
+    cut = output.overflowed or estimate(text) > room
+    if cut:
+        output.spill_all()
+        output.close()
+        text, _ = head_and_tail(text, room, lambda characters, lines: left_out(output, characters, spill_path))
     detail: dict[str, Any] = {"exit_code": ended.exit_code}
-    detail |= {"spill": spill_path} if cut else {}
+    detail |= {"spill": spill_path} if cut and not output.problem else {}
     detail |= {"timed_out": True} if ended.why == "timeout" else {}
     body = f"{text.rstrip(chr(10))}\n" if text.strip() else "(no output)\n"
     detail |= {"refusal": refused.strip()} if refused else {}

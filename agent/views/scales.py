@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from agent.config import Settings
 from agent.errors import AgentError
@@ -39,11 +38,8 @@ def lines_for(spec: str | None, settings: Settings, environ: Mapping[str, str]) 
     from agent.cli.equipment import WINDOW_MOST
 
     target = target_of(spec, settings, environ)
-    origin = settings.origin.get("context_window", "")
-    place = "flag" if origin == "flag" else "env" if origin.endswith("CONTEXT_WINDOW") else "config"
-    stated: dict[str, Any] = {place: settings.context_window}
     learned = Memory(default_path(environ)).of(target.base_url, target.model)
-    window = windows.window_for(target, learned=learned, **stated)
+    window = windows.window_for(target, stated=settings.stated_window, learned=learned)
     limits = limits_for(
         window.tokens, window.source, compact_at=settings.compact_at, max_output=settings.max_tokens, most=WINDOW_MOST
     )

@@ -55,9 +55,10 @@ def examine(
     memory: Memory | None = None,
     timeout: float = 30.0,
     client: ChatClient | None = None,
+    stated: tuple[int, str] | None = None,
 ) -> Iterator[Check]:
     """The checks, one by one as they are done; what needs a server that does not answer is left out. Never raises
-    `AgentError`: a failure is a check."""
+    `AgentError`: a failure is a check. `stated` is the window the user states, as `windows.window_for` takes it."""
     memory = memory or Memory()
     yield configured(target)
     events: list[Event] = []
@@ -66,10 +67,9 @@ def examine(
     )
     try:
         yield from _server_checks(client, target, environ, events)
-        yield window_check(client, memory)
+        yield window_check(client, memory, stated)
     finally:
         client.close()
-    yield first_on_path(environ)
 
 
 def configured(target: providers.Target) -> Check:
@@ -198,11 +198,13 @@ def _response_format(client: ChatClient) -> Check:
     return Check("response_format", OK, "json_object is taken")
 
 
-def window_check(client: ChatClient, memory: Memory) -> Check:
+def window_check(client: ChatClient, memory: Memory, stated: tuple[int, str] | None = None) -> Check:
     """The window in use and who says so; a guess is a warning."""
     target = client.target
-    found = windows.window_for(target, learned=memory.of(target.base_url, target.model), ask=client.ask_window)
+    known = memory.of(target.base_url, target.model)
+    found = windows.window_for(target, stated=stated, learned=known, ask=client.ask_window)
     sources = {
+        "flag": "stated with --window", "CONTEXT_WINDOW": "stated with CONTEXT_WINDOW", "config": "stated in a configuration",
         "learned": "learned from this server", "server": "stated by the server", "table": "from the offline table",
         "family": "guessed from the model's name", "default": "unknown; a careful default",
     }  # fmt: skip

@@ -16,15 +16,16 @@ from typing import Any
 
 import orjson
 
+from agent.config import state_home
 from agent.wire.providers import is_loopback
 
 LOCAL_SECONDS = 86400
 
 
-def default_path(environ: Mapping[str, str]) -> str:
-    """`$XDG_STATE_HOME/agent/learned.json`."""
-    home = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(home, "agent", "learned.json")
+def default_path(environ: Mapping[str, str]) -> str | None:
+    """`$XDG_STATE_HOME/agent/learned.json`; None without a home."""
+    home = state_home(environ)
+    return os.path.join(home, "learned.json") if home else None
 
 
 class Memory:

@@ -26,12 +26,10 @@ ASKED_FOR_SECONDS = 7 * 86400
 
 class Window(NamedTuple):
     """`tokens` for prompt and answer together (or for the prompt, where that is what is limited); `source` one of
-    "flag", "CONTEXT_WINDOW", "config", "learned", "server", "table", "family", "default"; `max_output` only from the
-    table."""
+    "flag", "CONTEXT_WINDOW", "config", "learned", "server", "table", "family", "default"."""
 
     tokens: int
     source: str
-    max_output: int | None = None
 
 
 class Price(NamedTuple):
@@ -53,26 +51,22 @@ class Row(NamedTuple):
 
     window: int | None
     max_input: int | None
-    max_output: int | None
     price: Price | None
 
 
 def window_for(
     target: Target,
     *,
-    flag: int | None = None,
-    env: int | None = None,
-    config: int | None = None,
+    stated: tuple[int, str] | None = None,
     learned: Mapping[str, Any] | None = None,
     ask: Callable[[], int | None] | None = None,
     table: Mapping[str, Any] | None = None,
     now: float | None = None,
 ) -> Window:
-    """The window by the order of trust. `learned` is `Memory.of(...)`; `ask` is called only when it is its turn, and
-    its answer is the caller's to keep (`learned["asked"]`, `learned["asked_at"]`)."""
-    for stated, source in ((flag, "flag"), (env, "CONTEXT_WINDOW"), (config, "config")):
-        if stated:
-            return Window(stated, source)
+    """The window by the order of trust. `stated` is `Settings.stated_window`, `learned` is `Memory.of(...)`; `ask` is
+    called only when it is its turn, and its answer is the caller's to keep (`learned["asked"]`, `learned["asked_at"]`)."""
+    if stated:
+        return Window(*stated)
     known = learned or {}
     seen = [n for n in (_count(known.get("window")), _count(known.get("max_input"))) if n]
     if seen:
@@ -85,7 +79,7 @@ def window_for(
         return Window(asked, "server")
     row = look_up(target, table)
     if row is not None and (row.window or row.max_input):
-        return Window(min(n for n in (row.window, row.max_input) if n), "table", row.max_output)
+        return Window(min(n for n in (row.window, row.max_input) if n), "table")
     family = family_window(target.model)
     if family and not target.loopback:
         return Window(family, "family")
@@ -112,9 +106,9 @@ def look_up(target: Target, table: Mapping[str, Any] | None = None, *, own_provi
         keys += [name, bare, bare.partition(":")[0]]
     for key in [*keys, *(re.sub(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|\d{4})$", "", k) for k in keys)]:
         if key in table:
-            window, most, output, *costs = table[key]
+            window, most, _, *costs = table[key]
             cached = costs[2] if len(costs) > 2 else None
-            return Row(window, most, output, Price(costs[0], costs[1], cached) if costs else None)
+            return Row(window, most, Price(costs[0], costs[1], cached) if costs else None)
     return None
 
 

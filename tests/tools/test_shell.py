@@ -127,6 +127,18 @@ def test_long_output_is_cut_and_spilled_whole(tmp_path):
     assert box.bash(f"grep -c 7 {spill}").startswith("40951\n")
 
 
+def test_output_that_cannot_be_kept_in_a_file_is_still_told(tmp_path):
+    """The command has run and done its work: the model must not read that nothing was done, and do it again."""
+    (tmp_path / "files").write_text("in the way")
+    box = Box(tmp_path, result_cap=400)
+    for command in ("touch made; seq 1 100000", "touch more; seq 1 1000000"):
+        text = box.bash(command)
+        assert text.startswith("1\n2\n") and text.endswith("00000\nexit status 0")
+        assert "; it could not be kept in a file: " in text
+        assert (box.result.ok, box.result.detail) == (True, {"exit_code": 0})
+    assert sorted(path.name for path in box.root.iterdir()) == ["made", "more"]
+
+
 def test_ten_gigabytes_take_bounded_memory_time_and_disk(tmp_path):
     """`yes` without end is stopped; memory grows by megabytes, the spill has a limit, and the answer says both."""
     box = Box(tmp_path, result_cap=300)
