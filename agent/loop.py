@@ -65,7 +65,7 @@ class Turn:
     clock: Callable[[], float] = time.monotonic
     steps: int = 0
     cut_answers: int = 0
-    began: float = 0.0
+    began: float = field(default_factory=time.monotonic)
     total: Usage = NOTHING_USED
     last: Usage | None = None
     spent: float | None = None
@@ -214,7 +214,9 @@ class Turn:
         self.emit(self._budget(size.tokens, estimated=True))
         trigger = self.compactor.limits.trigger
         if trigger is not None and size.tokens >= trigger:
-            self.emit(Notice("warning", "near_window", "near the window: the estimate is over the compaction trigger"))
+            where = "over" if size.tokens > self.compactor.limits.window else "near"
+            text = f"{where} the window: the estimate is over the compaction trigger"
+            self.emit(Notice("warning", "near_window", text))
 
     def _budget(self, used: int, *, estimated: bool) -> Budget:
         limits = self.compactor.limits

@@ -191,10 +191,14 @@ class Output:
             return False
 
 
+NEVER_QUIET = ("silent_stdin", "cut", "filtered", "empty_answer", "silent_truncation", "context_full")
+"""Notices of what was left out of the question or of the answer: that is never a detail."""
+
+
 class Text:
     """The answer on stdout as it streams; on stderr one line per thing that happened.
 
-    `quiet` leaves only errors; `verbose` adds what tools were asked and gave; `colour` colours stderr.
+    `quiet` leaves errors, and what makes an answer less than was asked for (`NEVER_QUIET`); `verbose` adds what tools were asked and gave; `colour` colours stderr.
     """
 
     def __init__(
@@ -222,7 +226,7 @@ class Text:
     def finish(self, turn: TurnFinished | None, error: AgentError | None, code: int) -> None:
         """The last lines: the way on, or what went wrong."""
         self._end_answer()
-        if turn is not None and error is None:
+        if turn is not None and turn.steps and error is None:
             way_on = f" · continue: {self.resume} -c {turn.id}" if self.path else ""
             self.line(f"{last_line(turn)}{way_on}", _DIM)
         if error is not None:
@@ -283,6 +287,8 @@ class Text:
         self.line(compacting_line(event), _YELLOW)
 
     def _compacted(self, event: Compacted) -> None:
+        if self.quiet and event.record.get("strategy") == "shortened":
+            self._raw("agent: what was too long was cut to its head and tail", _YELLOW)
         archive = archive_path(self.path, event.archive) if self.path else "not kept (--no-session)"
         self.line(compacted_line(event._replace(archive=archive)), _YELLOW)
 
@@ -299,7 +305,7 @@ class Text:
             self.line(text, _YELLOW)
 
     def _notice(self, event: Notice) -> None:
-        if event.code == "silent_stdin" and self.quiet:  # what was piped was left out: that is never a detail
+        if event.code in NEVER_QUIET and self.quiet:
             self._raw(f"agent: {event.text}", _YELLOW)
         self.line(f"{event.level}: {event.text}", {"warning": _YELLOW, "error": _RED}.get(event.level, _DIM))
 

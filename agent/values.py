@@ -11,10 +11,10 @@ OFF = "off"
 
 
 def parse_tokens(text: str) -> int:
-    """A number of tokens: 8192, 8k (8,000) or 200_000. Raises ValueError for anything else, zero or less."""
+    """A number of tokens: 8192, 8k (8,000), 1m or 200_000. Raises ValueError for anything else, zero or less."""
     digits = text.strip().lower()
-    scale = 1000 if digits.endswith("k") else 1
-    digits = digits.removesuffix("k").replace("_", "")
+    scale = {"k": 1000, "m": 1_000_000}.get(digits[-1:], 1)
+    digits = (digits[:-1] if scale > 1 else digits).replace("_", "")
     if not (digits.isascii() and digits.isdigit()) or int(digits) == 0:
         raise ValueError("a number of tokens such as 8192, 8k or 200_000")
     return int(digits) * scale
@@ -34,9 +34,12 @@ def parse_compact_at(text: str) -> float | int | str:
             return share
         raise ValueError("a fraction between 0 and 1, a number of tokens, or off")
     try:
-        return parse_tokens(word)
+        tokens = parse_tokens(word)
     except ValueError:
         raise ValueError("a fraction between 0 and 1, a number of tokens, or off") from None
+    if tokens <= 100:
+        raise ValueError(f"a fraction such as 0.75 (is {tokens} % meant?), a number of tokens above 100, or off")
+    return tokens
 
 
 def parse_count(text: str) -> int:

@@ -10,7 +10,8 @@ from agent.values import parse_compact_at, parse_tokens
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens"), [("8192", 8192), ("8k", 8000), ("200_000", 200_000), (" 700 ", 700), ("1K", 1000)]
+    ("text", "tokens"),
+    [("8192", 8192), ("8k", 8000), ("200_000", 200_000), (" 700 ", 700), ("1K", 1000), ("1m", 1_000_000)],
 )
 def test_a_number_of_tokens(text: str, tokens: int) -> None:
     assert parse_tokens(text) == tokens

@@ -96,6 +96,15 @@ def test_quiet_is_the_answer_alone() -> None:
     assert show(A_RUN, quiet=True) == ("Let me look.\nHi\n", "")
 
 
+def test_quiet_still_says_what_makes_the_answer_less_than_was_asked_for() -> None:
+    """The question or the answer was cut: a script would take it for whole."""
+    events = [Notice("warning", "cut", "the answer was cut off by the token limit"), Notice("info", "adapted", "x")]
+    cut = Compacted({"strategy": "shortened"}, 2, 2, "0001", None)
+    assert show([*events, cut], quiet=True)[1] == (
+        "agent: the answer was cut off by the token limit\nagent: what was too long was cut to its head and tail\n"
+    )
+
+
 def test_quiet_still_says_what_failed() -> None:
     assert show([], AgentError("It broke", "Mend it"), quiet=True) == ("", "agent: It broke. Mend it\n")
 

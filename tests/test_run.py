@@ -621,3 +621,63 @@ def test_what_a_compaction_took_is_part_of_the_total(agent: Runner, home: Path) 
     assert server.requests[2]["tool_choice"] == "none"
     result = json.loads(done.out.splitlines()[-1])
     assert (result["usage"]["input_tokens"], result["usage"]["output_tokens"]) == (1700, 350)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["list"], "Did you mean: agent sessions list? A prompt: agent -- list"),
+        (["help", "me", "please"], "A prompt: agent -- help me please"),
+        (["doctor", "my", "code"], "To send this as a prompt: agent -- doctor my code"),
+        (["--modle", "x", "please", "run", "it"], "There is no option --modle"),
+        (["--session-dir", "/d", "sessions", "list"], "The command: agent sessions list --session-dir /d"),
+        (["-o", "nowhere/x", "hi"], "there is no directory"),
+        (["--compact-at", "75", "hi"], "is 75 % meant?"),
+        (["--schema", "nofile", "hi"], "Cannot read the schema nofile: No such file or directory"),
+    ],
+)
+def test_what_was_meant(agent: Runner, argv: list[str], says: str) -> None:
+    """Exit 2, nothing sent, and the line to type."""
+    with ScriptedServer([]) as server:
+        done = agent(*argv, **at(server))
+    assert (done.code, done.out, says in done.err, server.requests) == (2, "", True, []), done
+
+
+def test_an_interrupted_run_says_how_to_go_on(agent: Runner, home: Path) -> None:
+    with ScriptedServer([hang(sse(chunk({"content": "so far"})))]) as server:
+        done = agent("-q", "--timeout", "0.5", "hi", **at(server))
+    told = (
+        f"agent: Time is up (--timeout); everything received so far is saved. Continue: agent -c {only_log(home).stem}"
+    )
+    assert (done.code, done.err.splitlines()[-1]) == (124, told)
+
+
+def test_a_session_whose_model_is_gone_says_so(agent: Runner, home: Path) -> None:
+    """The model stands in the session: the way on is to name another."""
+    with ScriptedServer([text("hello")]) as server:
+        agent("hi", **at(server))
+        done = agent("--last", "again", OPENAI_API_KEY="", OPENAI_BASE_URL="")
+    assert (done.code, f"Session {only_log(home).stem} was begun with scripted" in done.err) == (3, True)
+
+
+def test_a_working_directory_that_is_gone(agent: Runner, home: Path, tmp_path: Path) -> None:
+    line = f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -m agent sessions list"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    told = "agent: The working directory has been removed. Change to another one, or give -C DIR\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["sessions", "compact", "x", "--d"], ["--dry-run"]),
+        (["models", "--"], ["--json", "--profile"]),
+        (["sessions", "import", "--from", ""], []),
+        (["--summary-mo"], ["--summary-model"]),
+    ],
+)
+def test_completion_knows_the_options_of_each_command(agent: Runner, words: list[str], offered: list[str]) -> None:
+    done = agent("completion", "words", "--", *words)
+    assert [line.split("\t")[0] for line in done.out.splitlines()] == offered

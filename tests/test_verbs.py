@@ -253,6 +253,8 @@ def test_on_a_terminal(store: str) -> None:
     shown = on_a_terminal([*base, "show", ID], env)
     assert "PAGED:user · 1\n" in shown
     assert "PAGED:it is ^[[31m0000\n" in shown
+    listed = on_a_terminal([*base, "list", "--all"], env)
+    assert [line[:24].strip() for line in listed.splitlines()] == ["ID", ID]
     assert "Remove" in on_a_terminal([*base, "rm", ID], env, b"n\n")
     assert os.path.exists(f"{store}/{ID}.jsonl")
     on_a_terminal([*base, "rm", ID], env, b"y\n")

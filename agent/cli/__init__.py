@@ -62,19 +62,31 @@ def main(argv: list[str]) -> int:
     try:
         return invoke(argv)
     except AgentError as error:
-        if any(
-            word in ("--json", "stream-json", "--output-format=json", "--output-format=stream-json") for word in argv
-        ):
+        line = " ".join(argv).replace("--output-format=", "--output-format ")
+        if "--json" in argv or "--output-format json" in line or "--output-format stream-json" in line:
             _tell_as_json(error)
             return error.exit_code
         sys.stderr.write(f"agent: {visible(str(error))}\n")
         return error.exit_code
+    except FileNotFoundError:
+        if _somewhere():
+            raise
+        sys.stderr.write("agent: The working directory has been removed. Change to another one, or give -C DIR\n")
+        return Exit.USAGE
     except ModuleNotFoundError as missing:
         # In words even where JSON was asked for: what writes the JSON may be what is missing.
         sys.stderr.write(f"agent: This installation lacks the package {missing.name}. {INSTALL_AGAIN}\n")
         return Exit.CONFIG
     except KeyboardInterrupt as signal:
         return getattr(signal, "exit_code", Exit.INTERRUPTED)
+
+
+def _somewhere() -> bool:
+    """Whether the working directory is still there."""
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def _tell_as_json(error: AgentError) -> None:

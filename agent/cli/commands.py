@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from agent.cli.options import COMMANDS, RESERVED, VERBS
 from agent.cli.options import OPTIONS as OPTION_TABLE
-from agent.cli.options import RESERVED, VERBS
 from agent.cli.verbs import Id, Json, Store, Wait, find
 from agent.config import OPTIONS, Settings, config_path, find_project_file, load_settings
-from agent.errors import UsageError
+from agent.errors import ConfigError, UsageError
 from agent.views.printing import note, out, out_json
 
 Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="a [profiles.NAME] of config.toml")]
@@ -80,8 +80,6 @@ def dry_run_text(outcome: Mapping[str, Any]) -> str:
 
 def models(json: Json = False, profile: Profile = None) -> None:
     """The providers, the model that a run would use now, and where its window comes from."""
-    from agent.cli.equipment import describe_models
-
     settings = load_settings({"profile": profile}, os.environ, os.getcwd())
     told = describe_models(settings, os.environ)
     if json:
@@ -102,6 +100,41 @@ def models(json: Json = False, profile: Profile = None) -> None:
         out(f"{row['name']:12} {state:28} {row['base_url']}  {row['default']}".rstrip() + "\n")
     for name, target in settings.aliases.items():
         out(f"{name:12} alias of {target}\n")
+
+
+def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What `agent models` shows: the model a run would use now, and every provider of the table."""
+    from agent.cli.equipment import find_target
+    from agent.wire import providers, windows
+    from agent.wire.memory import Memory, default_path
+
+    try:
+        target = find_target(settings.model, settings, environ)
+    except ConfigError as error:
+        target = None
+        now: dict[str, Any] = {"model": None, "error": str(error)}
+    if isinstance(target, str):
+        now = {"model": target, "base_url": "built in", "window": None, "window_source": "server"}
+    elif target is not None:
+        known = Memory(default_path(environ)).of(target.base_url, target.model)
+        window = windows.window_for(target, stated=settings.stated_window, learned=known)
+        now = {
+            "model": target.model,
+            "base_url": target.base_url,
+            "window": window.tokens,
+            "window_source": window.source,
+        }
+    rows = [
+        {
+            "name": provider.name,
+            "base_url": provider.base_url,
+            "key_variable": provider.keys[0] if provider.keys else "",
+            "ready": provider.local or any(environ.get(key) for key in provider.keys),
+            "default": provider.default,
+        }
+        for provider in providers.TABLE
+    ]
+    return {"now": now, "providers": rows, "aliases": dict(settings.aliases)}
 
 
 def config_rows(settings: Settings) -> Iterable[dict[str, Any]]:
@@ -200,13 +233,33 @@ def completions(words: list[str]) -> list[tuple[str, str]]:
         named = [(row.name, row.first_words) for row in rows if row.name]
         return [*named, *((row.id, row.name or row.first_words) for row in rows)]
 
-    options = [
-        (flag, row.text) for rows in OPTION_TABLE.values() for row in rows if not row.hidden for flag in row.flags
-    ]
+    def options() -> Iterable[tuple[str, str]]:
+        if words[0] in COMMANDS:
+            return options_of(words[: 2 if words[0] == "sessions" else 1])
+        return [
+            (flag, row.text) for rows in OPTION_TABLE.values() for row in rows if not row.hidden for flag in row.flags
+        ]
+
     names = (provider.name for provider in TABLE)
     return candidates(
         words, RESERVED, VERBS, options, known_sessions, lambda: model_names(settings.aliases, names)
     )  # fmt: skip
+
+
+def options_of(path: list[str]) -> Iterable[tuple[str, str]]:
+    """The long options of a command, or of a verb of `sessions`, with their help."""
+    from agent.cli.verbs import app as sessions
+
+    named = {
+        each.name or getattr(each.callback, "__name__", ""): each.callback for each in sessions.registered_commands
+    }
+    callback = named.get(path[-1]) if path[0] == "sessions" else globals()[path[0]]
+    if callback is None:
+        return
+    alone = typer.Typer(add_completion=False)
+    alone.command()(callback)
+    for param in typer.main.get_command(alone).params:
+        yield from ((flag, getattr(param, "help", None) or "") for flag in param.opts if flag.startswith("--"))
 
 
 def register(app: typer.Typer, sessions: typer.Typer) -> None:

@@ -43,7 +43,10 @@ CHOICES = {
     "--output-format": ("text", "json", "stream-json"),
     "--tools": ("read_file", "write_file", "edit_file", "bash", "recall"),
     "--compact-at": ("0.75", "off"),
+    "--strategy": ("pruned", "window_plus_summary", "raw_fallback"),
 }
+TEXTS = ("--from", "--cwd", "--older-than", "--keep", "--instructions", "--at", "--session-dir", "-n", "--limit")
+"""What follows these options of the verbs cannot be guessed."""
 SESSION_FLAGS = ("-c", "--continue")
 MODEL_FLAGS = ("-m", "--model", "--summary-model")
 
@@ -52,13 +55,13 @@ def candidates(
     words: Sequence[str],
     commands: Sequence[str],
     verbs: Sequence[str],
-    options: Iterable[Candidate],
+    options: Callable[[], Iterable[Candidate]],
     sessions: Callable[[], Iterable[Candidate]],
     models: Callable[[], Iterable[str]],
 ) -> list[Candidate]:
     """What may stand in place of the last of `words`; [] leaves it to file names.
 
-    `sessions` and `models` are called only where they are needed, since they read files.
+    `options`, `sessions` and `models` are called only where they are needed, since they look things up.
     """
     *before, current = words or [""]
     previous = before[-1] if before else ""
@@ -69,6 +72,8 @@ def candidates(
         found = [(name, "") for name in models()]
     elif before[:1] == ["sessions"] and previous == "--format":
         found = [(form, "") for form in ("md", "json", "jsonl", "html")]
+    elif before[:1] == ["sessions"] and previous in TEXTS:
+        found = []
     elif previous in CHOICES:
         found = [(word, "") for word in CHOICES[previous]]
     elif before[:1] == ["sessions"] and not current.startswith("-"):
@@ -80,7 +85,7 @@ def candidates(
     elif before == ["doctor"]:
         found = sessions()
     elif current.startswith("-"):
-        found = options
+        found = options()
     elif not before:
         found = [(command, "") for command in commands]
     else:

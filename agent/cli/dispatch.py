@@ -80,7 +80,8 @@ def command(argv: list[str]) -> int:
         return 130
     except TyperException as problem:
         said = problem.format_message().rstrip(".")
-        raise UsageError(said, advice(argv, said.startswith("No such command"))) from None
+        perhaps_a_prompt = said.startswith(("No such command", "Got unexpected extra argument"))
+        raise UsageError(said, advice(argv, perhaps_a_prompt)) from None
     return result if isinstance(result, int) else 0
 
 

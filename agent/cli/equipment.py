@@ -141,6 +141,13 @@ class Equipment:
         wide = self.limits.window >= RECALL_FROM
         return wide and self.client.takes_tools and (self.settings.tools is None or "recall" in self.settings.tools)
 
+    def compact(self, **wishes: Any) -> dict[str, Any]:
+        """Compact because the user asks. The built-in model's summaries seldom pass: then the record does without one."""
+        outcome = self.compactor.now(**wishes)
+        if self.builtin and outcome["outcome"] == "no_summary" and not wishes.get("strategy"):
+            outcome = self.compactor.now(**{**wishes, "strategy": "raw_fallback"})
+        return outcome
+
     def turn(self, session: Session, emit: Emit, response_format: dict[str, Any] | None = None) -> Turn:
         """A turn on that session; `response_format` asks for structured output."""
         return Turn(
@@ -350,7 +357,7 @@ def make_toolbox(
     window: int,
     ask: Callable[[ToolCall, str], str] | None,
 ) -> Toolbox:
-    names = [] if not takes_tools else list(DEFAULT_TOOLS if settings.tools is None else settings.tools)
+    names = list(DEFAULT_TOOLS if settings.tools is None else settings.tools)
     confined = lambda: confinement.mode != "off"  # noqa: E731
     rules = Permissions(settings.allow, settings.deny, settings.yolo, sandboxed=confined, cwd=cwd)
     private = [os.path.realpath(path) for path in (store, config_home(environ), environ.get("AGENT_CONFIG")) if path]
@@ -364,35 +371,5 @@ def make_toolbox(
         private_dirs=private,
         environ=environ,
     )
-    return build_toolbox(names, context, rules, ask)
-
-
-def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What `agent models` shows: the model a run would use now, and every provider of the table."""
-    try:
-        target = find_target(settings.model, settings, environ)
-    except ConfigError as error:
-        target = None
-        now: dict[str, Any] = {"model": None, "error": str(error)}
-    if isinstance(target, str):
-        now = {"model": target, "base_url": "built in", "window": None, "window_source": "server"}
-    elif target is not None:
-        known = Memory(default_path(environ)).of(target.base_url, target.model)
-        window = windows.window_for(target, stated=settings.stated_window, learned=known)
-        now = {
-            "model": target.model,
-            "base_url": target.base_url,
-            "window": window.tokens,
-            "window_source": window.source,
-        }
-    rows = [
-        {
-            "name": provider.name,
-            "base_url": provider.base_url,
-            "key_variable": provider.keys[0] if provider.keys else "",
-            "ready": provider.local or any(environ.get(key) for key in provider.keys),
-            "default": provider.default,
-        }
-        for provider in providers.TABLE
-    ]
-    return {"now": now, "providers": rows, "aliases": dict(settings.aliases)}
+    box = build_toolbox(names, context, rules, ask)
+    return box if takes_tools else build_toolbox((), context, rules, ask)

@@ -13,7 +13,7 @@ import os
 import sys
 
 from agent.cli import argv as line
-from agent.cli.options import RESERVED, VERBS, front_page, version_line
+from agent.cli.options import COMMANDS, RESERVED, VERBS, front_page, version_line
 from agent.errors import UsageError
 
 
@@ -23,7 +23,9 @@ def invoke(argv: list[str]) -> int:
     Raises: AgentError, also for what is wrong with the command line (UsageError).
     """
     if argv[:1] == ["help"]:
-        argv = [*(argv[1:3] if argv[1:2] and argv[1] in RESERVED[:-2] else []), "--help"]
+        if len(argv) > 1 and argv[1] not in COMMANDS:
+            raise UsageError(f"There is no command {argv[1]!r}", f"A prompt: agent -- {' '.join(argv)}")
+        argv = [*argv[1:3], "--help"]
     if argv and argv[0] in RESERVED and argv[0] != "run":
         from agent.cli.dispatch import command
 
@@ -58,6 +60,14 @@ def check_order(argv: list[str]) -> None:
             raise UsageError(f"{word!r} is a command, but options came before it", f"The command: agent {right}")
 
 
+ALONE = {verb: f"sessions {verb}" for verb in VERBS} | {
+    "version": "--version",
+    "resume": "--last PROMPT",
+    "continue": "--last PROMPT",
+}
+"""Words that are hardly a prompt where they stand alone, and the command each is meant to be."""
+
+
 def check_words(words: list[str], argv: list[str]) -> None:
     """Refuse a prompt that looks like a misplaced or misspelt command. `argv` is the whole command line.
 
@@ -66,6 +76,10 @@ def check_words(words: list[str], argv: list[str]) -> None:
     if not words or "--" in argv or argv[:1] == ["run"]:
         return
     first, rest = words[0], " ".join(words)
+    if words == [first] and first in ALONE:
+        raise UsageError(
+            f"There is no command {first!r}", f"Did you mean: agent {ALONE[first]}? A prompt: agent -- {first}"
+        )
     if first in RESERVED:
         at = argv.index(first)
         command, prompt = " ".join([*argv[at:], *argv[:at]]), " ".join([*argv[:at], "--", *argv[at:]])

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from agent import __version__
 
 NAME = "oneshot-agent"
-RESERVED = ("sessions", "models", "config", "doctor", "completion", "run", "help")
+COMMANDS = ("sessions", "models", "config", "doctor", "completion")
+RESERVED = (*COMMANDS, "run", "help")
 VERBS = (
     "list", "show", "last", "search", "name", "fork", "export", "import", "rm", "prune", "compact", "undo", "replay",
     "stats", "path",

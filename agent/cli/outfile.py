@@ -19,9 +19,12 @@ def check(path: str) -> None:
         raise UsageError("-o - : the answer is on standard output anyway", "Give -o a file, or leave it out")
     if os.path.isdir(path):
         raise UsageError(f"Cannot write the answer to {path}: it is a directory", "Give -o a file")
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise UsageError(f"Cannot write the answer to {path}: there is no directory {folder}", "Make it first")
     fits = not os.path.exists(path) or os.access(path, os.W_OK)
     if _replaced(path):
-        fits = fits and os.access(os.path.dirname(os.path.realpath(path)), os.W_OK | os.X_OK)
+        fits = fits and os.access(folder, os.W_OK | os.X_OK)
     if not fits:
         raise UsageError(f"Cannot write the answer to {path}", "Give -o a file in a directory that you may write")
 

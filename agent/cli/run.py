@@ -17,7 +17,16 @@ from agent.cli.asked import COMPACT, Ask, check, free_name, is_compact_command, 
 from agent.cli.asking import asker
 from agent.cli.equipment import TOY, Equipment, equip, system_message, unnamed
 from agent.config import Settings, load_settings
-from agent.errors import AgentError, DeniedError, Exit, SessionBusy, StorageError, UsageError
+from agent.errors import (
+    AgentError,
+    AuthError,
+    ConfigError,
+    DeniedError,
+    Exit,
+    SessionBusy,
+    StorageError,
+    UsageError,
+)
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.log import library
 from agent.loop import Turn
@@ -42,7 +51,7 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
         except AgentError as problem:
             error = problem
         except KeyboardInterrupt as stop:
-            error = as_error(stop, saved=live.saved)
+            error = as_error(stop, f"{screen.resume} -c {live.session.id}" if live.session and live.saved else "")
         finally:
             live.close()
     turn = live.finished or (live.turn.summary() if live.turn else None)
@@ -117,7 +126,13 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         live.session = Session.read(store, id) if ask.fork else _open(store, id, wait, screen.emit)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
-    gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
+    try:
+        gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
+    except (ConfigError, AuthError) as error:
+        if live.session and settings.origin.get("model") == "session":
+            begun = f"Session {live.session.id} was begun with {settings.model}: go on with it, or with another (-m)"
+            error.hint = f"{begun}. {error.hint}"
+        raise
     if live.session is None:
         live.session = _begin(ask, store, cwd, settings, gear, screen.emit)
     else:
@@ -128,7 +143,8 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         live.session.append({"type": "pin", "text": text})
         message = with_block(message, f"Keep to this for the whole session: {text}")
     if is_compact_command(message):
-        outcome = gear.compactor.now(instructions=str(message["content"])[len(COMPACT) :].strip())
+        live.turn = gear.turn(live.session, screen.emit)
+        outcome = gear.compact(instructions=str(message["content"])[len(COMPACT) :].strip())
         raise_unless_compacted(outcome, live.session.id)
         return
     live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
@@ -184,7 +200,7 @@ def compact_now(
         gear = equip(settings, environ, cwd, store, screen.emit, quiet=quiet, debug=None, ask=None)
         screen.path = session.path
         gear.attach(session, screen.emit)
-        outcome = gear.compactor.now(**wishes)
+        outcome = gear.compact(**wishes)
         if not quiet:
             raise_unless_compacted(outcome, id)
         return outcome
@@ -276,6 +292,10 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
         emit(Notice("info", "override", text))
     if risk := wide_root(gear):
         emit(Notice("warning", "wide_root", risk))
+    idle = [name for name in ("tools", "allow", "yolo", "sandbox", "strict") if settings.origin.get(name) == "flag"]
+    if idle and not gear.client.takes_tools:
+        flags = ", ".join(f"--{name}" for name in idle)
+        emit(Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {flags} says nothing here"))
     if gear.builtin and not ask.resumes:
         emit(Notice("info", "toy_model", TOY))
     if ask.resumes and settings.origin.get("system") == "flag":
@@ -291,7 +311,7 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
 
 def _afterthought(ask: Ask, turn: TurnFinished | None, live: Live, out: Output) -> AgentError | None:
     """What can still go wrong once the answer is saved: the file of -o, a full stdout, a denial under --strict."""
-    if turn is None:
+    if turn is None or not turn.steps:
         return None
     if ask.output:
         try:

@@ -60,7 +60,8 @@ def _load(given: str) -> Any:
             with open(given, encoding="utf-8") as file:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as problem:
-            raise UsageError(f"Cannot read the schema {given}: {problem}", "Give --schema a file, or JSON") from None
+            why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+            raise UsageError(f"Cannot read the schema {given}: {why}", "Give --schema a file, or JSON") from None
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as problem:

@@ -8,12 +8,25 @@ characters visible on a terminal. Nothing here decides what a session is, and no
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from agent.errors import SessionNotFound, UsageError
-from agent.views.printing import Progress, agreed, last_answer, note, out, out_json, paged, row_line, transcript
+from agent.views.printing import (
+    ROW_HEAD,
+    Progress,
+    agreed,
+    fitted,
+    last_answer,
+    note,
+    out,
+    out_json,
+    paged,
+    row_line,
+    transcript,
+)
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -90,7 +103,9 @@ def list_sessions(
         if json:
             out_json(row._asdict())
         else:
-            out(row_line(row, clock) + "\n")
+            if not shown and sys.stdout.isatty():
+                out(fitted(ROW_HEAD) + "\n")
+            out(fitted(row_line(row, clock)) + "\n")
         shown += 1
         if shown == limit:
             break

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from agent.config import state_home
-from agent.errors import ConfigError, SessionBusy, SessionError, SessionNotFound, UsageError
+from agent.errors import AgentError, ConfigError, SessionBusy, SessionError, SessionNotFound, UsageError
 from agent.log.disk import DISK, explained, is_plain_file, storing
 from agent.log.entries import Entry, decode, scan
 from agent.log.lock import Lock
@@ -265,7 +265,8 @@ def resolve(store: str, wanted: str, cwd: str) -> str:
         shown = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
         raise SessionError(f"{wanted!r} could be any of {len(found)} sessions: {shown}", "Give more of the id")
     log_path(store, wanted)  # says so when it could never be one
-    raise SessionNotFound(f"no session matches {wanted!r} in {store}", "See them with: agent sessions list --all")
+    hint = "See them with: agent sessions list --all; those of another store: --session-dir DIR"
+    raise SessionNotFound(f"no session matches {wanted!r} in {store}", hint)
 
 
 def named(store: str, name: str) -> list[str]:
@@ -319,7 +320,7 @@ def remove(store: str, id: str) -> None:
 
 
 def prune(store: str, older_than: float, *, dry_run: bool = False) -> Iterator[tuple[str, str]]:
-    """Remove sessions not written to for `older_than` seconds: (id, "removed" | "would be removed" | "busy")."""
+    """Remove sessions not written to for `older_than` seconds: (id, "removed" | "would be removed" | "busy" | why not)."""
     limit = time.time() - older_than
     for written, id, _ in listing(store):
         if written < limit:
@@ -329,3 +330,5 @@ def prune(store: str, older_than: float, *, dry_run: bool = False) -> Iterator[t
                 yield id, "would be removed" if dry_run else "removed"
             except SessionBusy:
                 yield id, "busy"
+            except AgentError as error:  # one that cannot be removed keeps no other
+                yield id, f"not removed: {error.text}"

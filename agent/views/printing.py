@@ -31,6 +31,21 @@ def row_line(row: Any, clock: float) -> str:
     return f"{row.id:24} {age(clock - row.written):>4} {messages:>5} {tokens:>9}  {row.model or '-':20.20} {words}"
 
 
+ROW_HEAD = f"{'ID':24} {'AGE':>4} {'MSGS':>5} {'TOKENS':>9}  {'MODEL':20} NAME AND FIRST WORDS"
+"""What stands over a list on a terminal."""
+
+
+def fitted(line: str) -> str:
+    """A line cut to the width of the terminal; whole where there is none."""
+    if not sys.stdout.isatty():
+        return line
+    from shutil import get_terminal_size
+
+    from agent.views.chart import fit
+
+    return fit(line, get_terminal_size((100, 24)).columns)
+
+
 def transcript(entries: Iterable[Any]) -> Iterable[str]:
     """A story as text, one block a message."""
     from agent.messages import text_of, tool_calls
