@@ -1,9 +1,9 @@
 """Settings: every value a run depends on, merged once, each with the place it came from.
 
-Precedence, highest first: flag > environment > what the session froze at its start > the project's `.agent.toml`
-(which may only tighten) > the user's `config.toml` > default. One table, `OPTIONS`, names every setting, its
-environment variables, its key in a file and how its text is read, so that a flag, a variable and a file can never
-disagree about what a value means. Keys are never settings: they stay in the environment and are read by `providers`.
+Precedence, highest first: flag > environment > what the session froze at its start > the user's `config.toml` >
+default; the project's `.agent.toml` can only tighten the result, whatever set it. One table, `OPTIONS`, names every
+setting, its environment variables, its key in a file and how its text is read, so that a flag, a variable and a file
+can never disagree about what a value means. Keys are never settings: they stay in the environment and are read by `providers`.
 
 This module does not know what the values are for.
 """

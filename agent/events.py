@@ -1,6 +1,6 @@
 """What a run can show. Events are for eyes and for `--json`; they are never the path to disk.
 
-`emit` is a plain function `Event -> None`; `agent.render` has one for people and one for machines. Sizes are tokens,
+`emit` is a plain function `Event -> None`; `agent.render` has one for people, `agent.jsonlines` one for machines. Sizes are tokens,
 times seconds. They are named tuples: a dozen dataclasses would cost every start some 5 ms.
 """
 

@@ -1,6 +1,7 @@
 """What a run looks like to programs: the event stream that tools for Claude's `stream-json` already parse.
 
-`system/init` is the first line and `result` the last, whatever happens: an error, a limit, a signal. Every line is one
+`system/init` is the first line once a session is open, and `result` the last whatever happens: an error, a limit, a
+signal. Every line is one
 JSON object with `type`, `seq` and `session_id`; what is ours stands beside the fields those tools know, never instead.
 """
 
@@ -157,7 +158,7 @@ def error_line(error: AgentError | None) -> dict[str, Any] | None:
 
 
 class JsonLines:
-    """The Claude-compatible event stream: `system/init` first, one line per event, `result` last whatever happens.
+    """The Claude-compatible event stream: `system/init` first once a session is open, one line per event, `result` last whatever happens.
 
     `partial` adds a `stream_event` for each fragment; `once` prints the result only (`--output-format json`).
     """

@@ -51,7 +51,7 @@ def test_a_name_leads_to_a_server(spec: str | None, environ: dict[str, str], exp
 REFUSED: list[tuple[str | None, dict[str, str], str]] = [
     (None, {}, "No model and no server is configured"),
     ("deepseek-chat", OPENAI, "No API key for deepseek"),
-    ("ollama/", {}, "Which model of ollama"),
+    ("ollama/", {}, "No model is named for ollama"),
     (None, {"OPENAI_BASE_URL": BASE}, "No model is named for this server"),
     ("m", {"OPENAI_BASE_URL": "http://[::1"}, "The base URL is not valid: Invalid IPv6 URL"),
     ("m", {"OPENAI_BASE_URL": "ftp://x"}, "The base URL is not valid"),

@@ -119,7 +119,7 @@ def test_what_cannot_be_meant_together_is_refused(agent: Runner, tmp_path: Path)
             "-c",
             "x",
             "hi",
-        ): "agent: --last and -c say two things. Leave one out: -c last is the same as --last",
+        ): "agent: --last and -c cannot be combined. Leave one out: -c last is the same as --last",
         ("-o", "-", "hi"): "agent: -o - : the answer is on standard output anyway. Give -o a file, or leave it out",
     }
     for argv, told in cases.items():

@@ -58,7 +58,7 @@ class Ask(NamedTuple):
         if form not in ("text", "json", "stream-json"):
             raise UsageError(f"--output-format is {form!r}, but it takes text, json or stream-json")
         if given["last"] and given["continue_id"] is not None:
-            raise UsageError("--last and -c say two things", "Leave one out: -c last is the same as --last")
+            raise UsageError("--last and -c cannot be combined", "Leave one out: -c last is the same as --last")
         if given.pop("no_tools"):
             given["tools"] = ""
         own = {name: given.pop(name) for name in list(given) if name in cls._fields}

@@ -177,14 +177,14 @@ def config(
 
 
 def doctor(
-    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="check one session and repair a copy of it")] = None,
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="check one session and mend it")] = None,
     model: ModelFlag = None,
     json: Json = False,
     offline: Annotated[bool, typer.Option("--offline", help="ask the server nothing")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="with ID: only say what is wrong")] = False,
     session_dir: Store = None,
 ) -> None:
-    """What is configured, and whether it works; with ID, what is wrong with a session, mended into a copy."""
+    """What is configured, and whether it works; with ID, what is wrong with a session, mended; the damaged file is archived."""
     from agent.cli.examine import examine, examine_session
 
     if id:

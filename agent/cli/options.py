@@ -25,14 +25,14 @@ agent: a one-shot command-line agent whose memory can be trusted.
   agent -c ID "prompt"        continue it (id, unique prefix, name, or last)
   agent --last "prompt"       continue the newest session of this directory
   git diff | agent "review"   standard input goes with the prompt
-  agent sessions              what there is;  agent sessions show ID  reads it
+  agent sessions              list sessions; agent sessions show ID prints one
   agent doctor                what is configured, and whether it works
 """
 
 EPILOGUE = """\
 Commands: sessions, models, config show, doctor, completion SHELL, run, help. A prompt that starts with one: quote it.
 Exit codes: 0 done, 1 failed, 2 usage, 3 configuration, 4 session, 5 denied, 6 limit, 7 busy, 75 try again, 124 timeout,
-130 interrupted. Settings: flags > environment > session > config.toml; `agent config show` says what holds and why.
+130 interrupted. Settings: flags > environment > session > config.toml; `agent config show` shows each value and its source.
 """
 
 
@@ -99,7 +99,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         Row("max_steps", ("--max-steps",), "N", "model calls in one turn (100)"),
         Row("timeout", ("--timeout",), "SEC", "seconds for the whole run"),
         Row("version", ("-V", "--version"), "", "product, version and place"),
-        Row("printed", ("-p", "--print"), "", "nothing: accepted for the habit's sake", hidden=True),
+        Row("printed", ("-p", "--print"), "", "accepted and ignored, for habit", hidden=True),
     ),
 }
 """The options of a run, in the order and groups of `--help`."""

@@ -81,7 +81,7 @@ def sessions(context: typer.Context) -> None:
 
 @app.command("list")
 def list_sessions(
-    limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="at most so many; 0: all")] = 0,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=0, help="at most this many; 0 means all")] = 0,
     everywhere: Annotated[bool, typer.Option("--all", help="also those of other directories")] = False,
     where: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="those of this directory")] = None,
     json: Json = False,
@@ -265,7 +265,7 @@ def prune(
     json: Json = False,
     session_dir: Store = None,
 ) -> None:
-    """Remove sessions not written to for a while. Nothing is ever removed without this."""
+    """Remove sessions not written to for a while. Asks on a terminal."""
     from agent.log.library import parse_span
     from agent.log.library import prune as walk
 

@@ -2,7 +2,7 @@
 
 The text is given as it is in the file, without line numbers, so that it can be used in an edit; the first line of the
 result says what it is and how to go on. Reading remembers the content's hash: `write_file` and `edit_file` refuse to
-change what the model has not seen as it is now. Files too large to edit can still be read in parts.
+change what the model has not seen as it is now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent.tools.output import visible
 from agent.tools.protocol import ToolContext, ToolResult, denied, failed, function_schema
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes read into memory at most; files above it are read by lines without being hashed."""
+"""Bytes read into memory at most; a larger file is refused."""
 _MOST_NAMES = 500
 _MOST_LINES = 2_000
 

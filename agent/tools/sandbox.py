@@ -100,7 +100,7 @@ def mechanism(mode: str, demanded: bool = False) -> str:
     found = available()
     if found == "none" and demanded:
         raise ConfigError(
-            f"The sandbox mode {mode} cannot be had here: no Landlock, no bubblewrap, no sandbox-exec",
+            f"The sandbox mode {mode} is not available here: no Landlock, no bubblewrap, no sandbox-exec",
             "Install bubblewrap, or use --sandbox off (commands then ask before they run).",
         )
     return found

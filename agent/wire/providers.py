@@ -223,7 +223,7 @@ def _of(provider: Provider, model: str, environ: Mapping[str, str], source: str)
         raise ConfigError(f"No API key for {provider.name}", f"Set {wanted}, or OPENAI_BASE_URL for another server")
     model = model or provider.default
     if not model:
-        raise ConfigError(f"Which model of {provider.name}", f"For instance: agent -m {provider.name}/NAME")
+        raise ConfigError(f"No model is named for {provider.name}", f"For instance: agent -m {provider.name}/NAME")
     url = provider.base_url
     if provider.name == "ollama" and environ.get("OLLAMA_HOST"):
         url = environ["OLLAMA_HOST"].replace("0.0.0.0", "127.0.0.1")
