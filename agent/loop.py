@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.errors import AgentError, APIError, AuthError, ContextOverflow, LimitError
+from agent.errors import AgentError, APIError, AuthError, ContextOverflow, Interrupted, LimitError
 from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished, ToolStarted, TurnFinished
 from agent.gate import Gate
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
@@ -74,7 +74,7 @@ class Turn:
     denials: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, prompt: str | Message) -> TurnFinished:
-        """Take one turn. The prompt and everything after it is on disk when this returns or raises.
+        """Take one turn. The prompt and everything after it is on disk when this returns or raises; `tidy` is to follow.
 
         Raises: LimitError (steps, context), AuthError, APIError, TemporaryError, StorageError, Interrupted.
         """
@@ -88,8 +88,16 @@ class Turn:
             raise
         finally:
             self.denials = list(self.toolbox.denials)
-        if self.compactor.after_turn():
-            self.after_compaction()
+        return self.summary()
+
+    def tidy(self) -> TurnFinished:
+        """Make room for the next turn. This one is over: whatever stops the compaction, the answer stands."""
+        try:
+            if self.compactor.after_turn():
+                self.after_compaction()
+        except (KeyboardInterrupt, Interrupted):
+            text = "the compaction after the answer was stopped; the next turn will see to it"
+            self.emit(Notice("warning", "compaction_stopped", text))
         return self.summary()
 
     def summary(self) -> TurnFinished:

@@ -103,7 +103,8 @@ def run_schedule(seed: int, place: Path) -> tuple[int, bool, Pen]:
         compactor = Gate(session, asked.client, limits_for(100_000, "flag"), box.schemas(), asked.events.append)
         turn = Turn(session, asked.client, box, compactor, asked.events.append, max_steps=4)
         try:
-            done = turn.run("write it down")
+            turn.run("write it down")
+            done = turn.tidy()
         except AgentError as error:
             code = int(error.exit_code)
         else:

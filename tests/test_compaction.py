@@ -285,8 +285,10 @@ def test_ctrl_c_during_the_call_changes_nothing() -> None:
     assert made.session.entries == before
 
 
-def test_a_disk_that_refuses_leaves_the_history_and_the_turn_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = talk()
+def test_a_disk_that_refuses_leaves_the_history_and_the_turn_goes_on_where_it_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = talk(window=40_000, compact_at=2000)
     chatter(made, 30)
     before = list(made.session.entries)
 
@@ -298,6 +300,34 @@ def test_a_disk_that_refuses_leaves_the_history_and_the_turn_goes_on(monkeypatch
     *untouched, attempt = made.session.entries
     assert untouched == before and (attempt["type"], attempt["outcome"]) == ("attempt", "failed")
     assert made.told() == ["Compacting", "NotCompacted failed"]
+    small = talk()
+    chatter(small, 30)
+    monkeypatch.setattr(small.session, "rewrite", full)
+    with pytest.raises(StorageError, match="no space left"):
+        small.compactor.make_room()
+    with pytest.raises(StorageError, match="no space left"):
+        small.compactor.after_overflow(ContextOverflow("too long"), 1)
+
+
+def test_what_fits_is_not_cut_because_a_server_cannot_be_had() -> None:
+    """An outage, a bad key: the history stays, and what does not fit is cut all the same."""
+    for error in (TemporaryError("503"), AuthError("401"), TemporaryError("connection refused")):
+        roomy, tight = talk(Writer([error]), window=40_000, compact_at=2000), talk(Writer([error]))
+        for made, told in ((roomy, "NotCompacted failed"), (tight, "Compacted")):
+            chatter(made, 30)
+            before = list(made.session.view())
+            assert made.compactor.make_room() == (made is tight)
+            assert (made.session.view() == before, made.told()) == (made is roomy, ["Compacting", told])
+
+
+def test_an_answer_without_text_is_asked_for_once_more_with_no_tools_in_sight() -> None:
+    for first in (reply(None, "tool_calls", calls=1), reply("")):
+        made = talk(Writer([first, reply(SMALL_TALK)]), window=40_000, compact_at=2000, tools=[READ])
+        chatter(made, 30)
+        assert made.compactor.make_room()
+        assert [bool(request.tools) for request in made.model.requests] == [True, False]
+        assert made.record()["usage"]["prompt_tokens"] == 200
+        assert made.record()["strategy"] == "window_plus_summary"
 
 
 # ---- guards ----
@@ -407,7 +437,7 @@ def test_by_hand_the_three_reasons_for_nothing_are_three_notices() -> None:
         "checks": {"ok": False, "reasons": ["empty"], "anchors": 0, "hit": 0},
         "guard": {"strikes": 0, "row": 0, "ratio": 1.0},
         "model": "writer",
-        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 80},
+        "usage": {"prompt_tokens": 200, "completion_tokens": 40, "cached_tokens": 160},
         "error": "the answer holds no text",
     }
 
@@ -508,7 +538,7 @@ def test_what_a_compaction_does_not_know_survives_it() -> None:
 
 
 def test_an_attempt_stays_in_the_archive_when_a_later_one_succeeds() -> None:
-    made = talk(Writer([reply(""), reply(SMALL_TALK)]), window=100_000)
+    made = talk(Writer([reply(""), reply(""), reply(SMALL_TALK)]), window=100_000)
     chatter(made, 20)
     assert [made.compactor.now()["outcome"] for _ in range(2)] == ["no_summary", "compacted"]
     assert [e["type"] for e in made.session.entries if e["type"] != "message"] == ["compaction"]

@@ -79,7 +79,9 @@ class Life:
         context = ToolContext(cwd="/", roots=["/"], files_dir=lambda: "/", session_id="s", result_cap=10_000)
         box = Toolbox([self.reader], context, Permissions())
         gate = Gate(self.session, model, self.limits, box.schemas(), self.events.append)
-        finished = Turn(self.session, model, box, gate, self.events.append).run(prompt)
+        turn = Turn(self.session, model, box, gate, self.events.append)
+        turn.run(prompt)
+        finished = turn.tidy()
         self.limits = gate.limits
         return finished.answer
 

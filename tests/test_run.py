@@ -515,10 +515,13 @@ def test_a_pin_is_told_at_once_and_never_dropped(agent: Runner, home: Path) -> N
 def test_an_overflow_in_the_middle_of_an_answer(agent: Runner, home: Path) -> None:
     """What was shown is kept and marked; the context is made smaller for the next turn."""
     fault = {"error": {"message": "prompt is too long: 9000 tokens > 2000 maximum", "type": "invalid_request_error"}}
-    script = [
-        text("word " * 700), text("word " * 700), raw([sse(chunk({"content": "Half "})), sse(fault)]), text(SUMMARY),
-        text("fine"),
-    ]  # fmt: skip
+    replies = [text("word " * 700), text("word " * 700), raw([sse(chunk({"content": "Half "})), sse(fault)])]
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        if index < 3:
+            return replies[index]
+        return text("fine") if request["messages"][-1]["content"] == "go on" else text(SUMMARY)
+
     with ScriptedServer(script) as server:
         agent("one", **at(server))
         agent("--last", "two", **at(server))
@@ -527,6 +530,7 @@ def test_an_overflow_in_the_middle_of_an_answer(agent: Runner, home: Path) -> No
         assert "compacted: " in broken.err
         assert agent("-q", "--last", "go on", **at(server)).out == "fine\n"
     assert server.violations == []
+    assert max(len(body) for body in server.bodies[3:]) < len(server.bodies[2])  # no summary of more than was refused
 
 
 # ---- what a failure leaves behind ----
@@ -681,3 +685,29 @@ def test_a_working_directory_that_is_gone(agent: Runner, home: Path, tmp_path: P
 def test_completion_knows_the_options_of_each_command(agent: Runner, words: list[str], offered: list[str]) -> None:
     done = agent("completion", "words", "--", *words)
     assert [line.split("\t")[0] for line in done.out.splitlines()] == offered
+
+
+@pytest.mark.parametrize("stopped_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_finished_turn_stays_finished(home: Path, tmp_path: Path, stopped_by: int) -> None:
+    """What stops the compaction after the answer does not make a failure of it: a script would do the work again."""
+    asked = threading.Event()
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        if request.get("tool_choice") != "none":
+            return text("A " * 400, usage=(3900, 400)) if index else text("B " * 400)
+        asked.set()
+        return hang()
+
+    with ScriptedServer(script) as server:
+        env = environment(**at(server, CONTEXT_WINDOW="4800"))
+        argv = [sys.executable, "-m", "agent"]
+        assert subprocess.run([*argv, "one"], cwd=tmp_path, env=env, capture_output=True, check=False).returncode == 0
+        line = [*argv, "-o", "out", "--last", "two"]
+        run = subprocess.Popen(line, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert asked.wait(20)
+        run.send_signal(stopped_by)
+        out, err = run.communicate(timeout=20)
+    assert (tmp_path / "out").read_text() == out.decode() == "A " * 400 + "\n"
+    if stopped_by != signal.SIGKILL:
+        assert (run.returncode, "the compaction after the answer was stopped" in err.decode()) == (0, True)
+    assert shape(only_log(home))[-1].startswith("assistant: A A")

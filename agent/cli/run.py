@@ -30,6 +30,7 @@ from agent.errors import (
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.log import library
 from agent.loop import Turn
+from agent.messages import Message
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
@@ -68,6 +69,8 @@ class Live:
     turn: Turn | None = None
     finished: TurnFinished | None = None
     settings: Settings = Settings()
+    unwritten: OSError | None = None
+    """Why the file of -o could not be written."""
 
     @property
     def saved(self) -> bool:
@@ -148,9 +151,20 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         raise_unless_compacted(outcome, live.session.id)
         return
     live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
-    live.finished = live.turn.run(message)
-    if shape:
+    _answer(ask, live, live.turn, message)
+    if shape and live.finished:
         shape.check(live.finished.answer, _way_to(live.finished, saved=live.saved))
+
+
+def _answer(ask: Ask, live: Live, turn: Turn, message: Message) -> None:
+    """The answer, in the file of -o too, before anything else can go wrong; then room for the next turn."""
+    live.finished = turn.run(message)
+    if ask.output:
+        try:
+            outfile.write(ask.output, live.finished.answer)
+        except OSError as problem:
+            live.unwritten = problem
+    live.finished = turn.tidy()
 
 
 def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:
@@ -313,11 +327,8 @@ def _afterthought(ask: Ask, turn: TurnFinished | None, live: Live, out: Output) 
     """What can still go wrong once the answer is saved: the file of -o, a full stdout, a denial under --strict."""
     if turn is None or not turn.steps:
         return None
-    if ask.output:
-        try:
-            outfile.write(ask.output, turn.answer)
-        except OSError as problem:
-            return StorageError(f"Cannot write {ask.output}: {problem.strerror}", _way_to(turn, saved=live.saved))
+    if live.unwritten:
+        return StorageError(f"Cannot write {ask.output}: {live.unwritten.strerror}", _way_to(turn, saved=live.saved))
     if out.problem is not None:
         why = f"Cannot write to standard output: {out.problem.strerror}"
         return StorageError(why, _way_to(turn, saved=live.saved))

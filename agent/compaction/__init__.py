@@ -37,6 +37,8 @@ from agent.tokens import Entry, Limits, Size, calibration, context_size, count, 
 
 NOTHING = "what could be left out is smaller than what would replace it"
 LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
+NO_TEXT = {"tool_call", "empty", "incomplete"}
+"""What a model is asked once more for, as text with no tools in sight."""
 NEAR = 0.25
 """An estimate within this share of the trigger is counted exactly before it decides."""
 
@@ -87,13 +89,15 @@ class Compactor:
         self._told = ""
         self._past = Past(session, self.recall, role)
         self._spent: list[summary.Answer] = []
+        self._unsaved: StorageError | None = None
 
     # -- the four occasions
 
     def make_room(self) -> bool:
         """Before a request: compact when the context is at the trigger. True when the view changed.
 
-        Raises: LimitError when system message and tools alone are more than the window.
+        Raises: LimitError when system message and tools alone are more than the window; StorageError when what does not
+        fit could not be replaced on disk.
         """
         return self._make_room(now_or_never=True)
 
@@ -124,12 +128,14 @@ class Compactor:
         crop = now_or_never
         job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=crop, fits=fits)
         outcome = self._run(job, now)
+        if must and self._unsaved:
+            raise self._unsaved
         return bool(outcome["outcome"] == "compacted")
 
     def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
         """The server refused the context as too long: learn its window and cover the deficit; harder at attempt 2.
 
-        Raises: LimitError when nothing smaller is to be had.
+        Raises: LimitError when nothing smaller is to be had; StorageError when it could not be saved.
         """
         size = self._size().tokens
         if error.limit and error.limit < self.limits.window:
@@ -145,6 +151,8 @@ class Compactor:
         fits = min(error.limit or size - size // 8 * attempt, size)
         job = Job("overflow", goal, bound * 3 // 4 // attempt, ask=attempt < 2, must=True, fits=fits)
         if self._run(job, guards.State(), before=size)["outcome"] != "compacted":
+            if self._unsaved:
+                raise self._unsaved
             raise LimitError(
                 f"The context cannot be made to fit the model's window: {error.text}",
                 "Use a model with a larger window (-m), or a shorter prompt",
@@ -205,7 +213,7 @@ class Compactor:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         started = time.monotonic()
-        self._past, self._spent = Past(self._session, self.recall, self._role), []
+        self._past, self._spent, self._unsaved = Past(self._session, self.recall, self._role), [], None
         before = self._size().tokens if before is None else before
         context = context or self._material()
         room = share_out(self.limits, job, context)
@@ -252,6 +260,8 @@ class Compactor:
                 answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
+        if "call_failed" in answer.verdict.reasons and not job.must:
+            return None, answer  # what fits is not cut because a server cannot be had just now
         wide = plan.fold(light, room.wide) or cut
         return drafted(FALLBACK, context, wide, room, job, self._past), answer
 
@@ -277,36 +287,36 @@ class Compactor:
 
     def _ask(self, context: Material, cut: plan.Fold, room: Room, job: Job) -> summary.Answer:
         """A checked summary of the head: of the summary model where there is one, else, or if it fails, of the main."""
-        wishes = "\n".join(filter(None, (self._instructions, job.wishes)))
         answer = summary.Answer()
         if self._summary_model is not None:
-            answer = self._ask_one(self._summary_model, None, context, cut, room, wishes)
+            answer = self._ask_one(self._summary_model, None, context, cut, room, job)
         if not answer.text:
             self._spent += [answer] if answer.model else []
             head = replay([*context.system, *(plan.by_n(context.body, cut.head))])
-            answer = self._ask_one(self._model, head, context, cut, room, wishes)
+            answer = self._ask_one(self._model, head, context, cut, room, job)
         return answer
 
     def _ask_one(
-        self,
-        model: Model,
-        head: Sequence[Any] | None,
-        context: Material,
-        cut: plan.Fold,
-        room: Room,
-        wishes: str,
+        self, model: Model, head: Sequence[Any] | None, context: Material, cut: plan.Fold, room: Room, job: Job
     ) -> summary.Answer:
+        """One model's answer; asked once more, with less, where it wrote nothing or the request was too long for it."""
         window = getattr(model, "window", None) or self.limits.window
-        earlier = plan.covered(cut.folded)[2]
+        if job.reason == "overflow" and model is self._model:
+            window = min(window, job.fits)  # what is longer was refused just now
         source, ready = partial(self._past.source, cut.folded), partial(self._past.ready, cut)
         told = [(e.get("n", 0), e["message"]) for e in plan.by_n(context.body, cut.folded) if not e.get("summary")]
-        about: dict[str, Any] = {"cap": min(room.written, max(64, plan.size(cut.folded) // 2)), "wishes": wishes}
-        about |= {"earlier": earlier, "ratio": context.ratio, "structured": model.structured}
-        answer = summary.ask(model, summary.requests_for(head, told, self.tools, window=window, **about), source, ready)
-        if "overflow" in answer.verdict.reasons:
-            smaller = summary.requests_for(None, told, (), window=max(400, window // 2), **about)
-            again = summary.ask(model, smaller[-1:], source, ready)
-            answer = replace(again, usage=again.usage.plus(answer.usage) if again.usage else answer.usage)
+        about: dict[str, Any] = {"cap": min(room.written, max(64, plan.size(cut.folded) // 2)), "ratio": context.ratio}
+        about |= {"earlier": plan.covered(cut.folded)[2], "structured": model.structured}
+        about["wishes"] = "\n".join(filter(None, (self._instructions, job.wishes)))
+        requests = summary.requests_for(head, told, self.tools, window=window, **about)
+        answer, again = summary.ask(model, requests, source, ready), []
+        if head is not None and len(requests[0].messages) == len(head) + 1 and NO_TEXT & set(answer.verdict.reasons):
+            again = summary.requests_for(None, told, (), window=window, **about)
+        elif "overflow" in answer.verdict.reasons:
+            again = summary.requests_for(None, told, (), window=max(400, window // 2), **about)[-1:]
+        if again:
+            second = summary.ask(model, again, source, ready)
+            answer = replace(second, usage=second.usage.plus(answer.usage) if second.usage else answer.usage)
         if answer.usage:
             price = self._price if model is self._model else self._summary_price
             answer.cost = price(answer.usage) if price else None
@@ -364,6 +374,7 @@ class Compactor:
         try:
             archive = session.rewrite(entries)
         except StorageError as error:
+            self._unsaved = error
             told = f"The compaction could not be saved, the history is as it was: {error}"
             self._attempted(entry["reason"], answer, entry["tokens"]["before"], entry["guard"], started, told)
             return self._not("failed", told, answer)
