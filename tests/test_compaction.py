@@ -12,7 +12,7 @@ from writers import READ, Talk, Writer, chatter, reply, sections, talk
 from agent import tokens
 from agent.compaction import summary
 from agent.errors import APIError, AuthError, ContextOverflow, LimitError, StorageError, TemporaryError
-from agent.events import Compacted, Compacting, NotCompacted
+from agent.events import Compacted, Compacting, NotCompacted, Notice
 from agent.messages import Usage
 from agent.views.printing import last_answer
 from agent.views.stats import life
@@ -616,3 +616,15 @@ def test_without_a_system_prompt_a_summary_in_its_role_is_still_folded_into_the_
     chatter(made, 30)
     assert made.compactor.make_room()
     assert sum(bool(e.get("summary")) for e in made.session.entries) == 1
+
+
+def test_pins_that_find_no_room_are_told() -> None:
+    """Nothing that was promised goes without a word."""
+    made = talk(window=900)
+    made.session.append({"type": "pin", "text": "Keep this: " + "a long rule about the harbour service " * 120})
+    chatter(made, 12)
+    assert made.compactor.make_room()
+    told = [e for e in made.events if isinstance(e, Notice)]
+    assert [(e.code, e.text) for e in told] == [
+        ("pins_left_out", "1 of the pins find no room in a window of 900 tokens and are left out")
+    ]

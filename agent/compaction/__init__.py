@@ -235,6 +235,9 @@ class Compactor:
         if draft is None or vain:
             once = job.reason == "threshold"
             return self._not(answer.outcome or "nothing", answer.error or NOTHING, answer, once=once)
+        if lost := self._past.pins_left_out([*context.system, *draft.lead, *draft.body]):
+            text = f"{lost} of the pins find no room in a window of {self.limits.window} tokens and are left out"
+            self._emit(Notice("warning", "pins_left_out", text))
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""

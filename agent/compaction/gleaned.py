@@ -42,8 +42,12 @@ def gather(session: Session, *, archives: bool = True) -> record.Gathered:
         found = record.gather(session.originals(), None, size)
     else:
         found = record.gather(_messages(session))
-    pins = (e["text"] for e in session.entries if e.get("type") == "pin" and isinstance(e.get("text"), str))
-    return record.Gathered([*pinned(pins), *found.statements], found.last)
+    return record.Gathered([*pinned(pins(session)), *found.statements], found.last)
+
+
+def pins(session: Session) -> list[str]:
+    """What the user pinned, in order."""
+    return [e["text"] for e in session.entries if e.get("type") == "pin" and isinstance(e.get("text"), str)]
 
 
 def keep(session: Session, gathered: record.Gathered) -> None:

@@ -7,9 +7,10 @@ than to choose. Where no model is asked, or an answer is there at once, the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from agent import anchors
 from agent.compaction import gleaned, plan, record, summary
 from agent.compaction.statements import USER
 from agent.errors import StorageError
@@ -64,6 +65,11 @@ class Past:
         """Make what a compaction with this cut will ask for."""
         self.source(cut.folded)
         self.record_beside(cut.kept)
+
+    def pins_left_out(self, entries: Iterable[Entry]) -> int:
+        """How many pins stand in none of these messages."""
+        there = anchors.fold("\n".join(text_of(entry["message"]) for entry in entries))
+        return sum(anchors.fold(pin) not in there for pin in gleaned.pins(self._session))
 
     def remember(self) -> None:
         """Leave it for the next compaction, beside the archive that was just made."""

@@ -233,9 +233,12 @@ class Record:
     def within(self, budget: int, written: str = "") -> str:
         """The statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
 
-        `written` is more text that will stand in the context.
+        What the user pinned is in it whatever it costs. `written` is more text that will stand in the context.
         """
         choice = _Choice(self, budget - OVERHEAD, written)
+        for index, (statement, _) in enumerate(self.priced):
+            if statement.n == 0:
+                choice.take(index, most=None)
         most = int(budget * PINNED_SHARE)
         for index in range(len(self.priced) - 1, -1, -1):
             if self.priced[index][0].kept_first:
@@ -264,11 +267,13 @@ class _Choice:
         """Whether a folded text stands in the context anyway."""
         return self.record.present.holds(text) or self.written.holds(text)
 
-    def take(self, index: int, most: int) -> int:
-        """Take a statement unless it costs more than `most` or says what was said; the tokens it took."""
+    def take(self, index: int, most: int | None) -> int:
+        """Take a statement unless it costs more than `most` (None: whatever it costs) or says what was said; the tokens
+        it took."""
         (statement, worth), cost = self.record.priced[index], self.record.costs[index]
         same = anchors.fold(statement.text)
-        if index in self.chosen or cost > min(most, self.left) or same in self.said or self.stands(same):
+        dear = most is not None and cost > min(most, self.left)
+        if index in self.chosen or dear or same in self.said or self.stands(same):
             return 0
         self.chosen[index] = statement
         self.said.update(worth)

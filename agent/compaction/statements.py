@@ -69,13 +69,18 @@ _CONSTRAINT = re.compile(
     r"\b(?:never|always|do not|don'?t|avoid|remember)\b"
     r"|\b(?:must(?: not|n't)?|only use|make sure|from now on|forbidden|keep in mind|under no circumstances"
     r"|without asking)\b"
-    r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都",
+    r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都"
+    # what takes such a rule back stands as long as the rule
+    r"|\b(?:lifted|forget (?:that|it|this)|never ?mind|scrap that|ignore (?:that|what i)|(?:can|may) now|now (?:can|may)"
+    r"|allowed (?:again|now)|no longer (?:need|have to|applies|apply|holds?|required|forbidden|valid))\b"
+    r"|取消|解除|作废|撤销|不用再|不必再|忘掉|可以(?:改|动|碰|删|用|编辑|修改).{0,6}了",
     re.IGNORECASE,
 )
 _FORBIDDING = (
     *("never", "always", "do not", "don", "avoid", "remember", "must", "only use", "make sure", "from now on"),
     *("forbidden", "keep in mind", "under no circumstances", "without asking"),
-    *"不别禁必务切记一以",
+    *("lifted", "forget", "scrap", "ignore", " now", "allowed", "no longer"),
+    *"不别禁必务切记一以取解作撤忘可",
 )
 """One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""
 _SENTENCES = re.compile(rf"[\n。！？；!?;.](?:(?<=\n)\n*|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}]))")
@@ -202,12 +207,21 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
     return worth
 
 
+_ATTACHED = re.compile(r'<(?P<tag>file|stdin)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>|\Z)', re.DOTALL)
+"""Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule."""
+
+
 def _said(n: int, text: str, role: str) -> Iterator[Statement]:
     """The statements of one message's text."""
     text = _sampled(text)
     if role in ("tool", FILE):
-        return _shown(n, text, AGAIN if role == FILE else 1.0)
-    return _spoken(n, text, USER if role == "user" else FACT)
+        yield from _shown(n, text, AGAIN if role == FILE else 1.0)
+    elif role == "user" and "</" in text:
+        yield from _spoken(n, _ATTACHED.sub("\n", text), USER)
+        for block in _ATTACHED.finditer(text):
+            yield from _shown(n, block["inside"], 1.0)
+    else:
+        yield from _spoken(n, text, USER if role == "user" else FACT)
 
 
 def _sampled(text: str) -> str:
