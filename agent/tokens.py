@@ -34,6 +34,11 @@ TRIGGER_SHARE = 0.75
 KEEP_SHARE = 0.30
 RATIO_BOUNDS = (0.3, 3.0)
 """How far a reported size may correct the estimate; beyond it the report is about something else."""
+LEAST_SAMPLE = 500
+"""Estimated tokens between two reports that say how this model counts."""
+SHORT_PROMPT = 2_000
+DOUBTFUL = 1.3
+"""The most that one report of a prompt shorter than that raises the estimate of what follows."""
 
 
 # ---- one text ----
@@ -212,7 +217,7 @@ def calibration(meta: Entry, entries: Sequence[Entry], model: str, tools: Sequen
     found = _reported(meta, live, model)
     if found is not None:
         return _ratio(live[: found[0]], found[1], tools)
-    return _remembered_ratio(entries)
+    return _remembered_ratio(entries, model)
 
 
 def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema]) -> float:
@@ -221,11 +226,27 @@ def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema]) -> f
     return _bounded(usage.prompt / max(1, estimated) if usage else 1.0)
 
 
-def _remembered_ratio(entries: Sequence[Entry]) -> float:
+def _slope(live: Sequence[Entry], at: int, model: str, tools: Sequence[Schema]) -> float:
+    """Reported tokens per estimated token of what is said next: between the last two reports, where enough lies between
+    them. One report of a short prompt may be mostly what the server adds to each (a gateway's own prompt, a template):
+    then it is not believed to be a factor."""
+    answer = live[at]
+    before = _reported({}, live[:at], model)
+    one, two = (usage_from_json(e["usage"]) for e in (before[1] if before else answer, answer))
+    if before and one and two:
+        between = estimate_messages(e["message"] for e in live[before[0] : at])
+        if between >= LEAST_SAMPLE:
+            return _bounded((two.prompt - one.prompt) / between)
+    whole = _ratio(live[:at], answer, tools)
+    small = estimate_messages((e["message"] for e in live[:at]), tools) < SHORT_PROMPT
+    return min(whole, DOUBTFUL) if small else whole
+
+
+def _remembered_ratio(entries: Sequence[Entry], model: str) -> float:
     for entry in reversed(entries):
         guard = entry.get("guard") if entry.get("type") == "compaction" else None
         if isinstance(guard, dict) and isinstance(guard.get("ratio"), int | float):
-            return _bounded(guard["ratio"])
+            return _bounded(guard["ratio"]) if _same_model(guard.get("model"), model) else 1.0
     return 1.0
 
 
@@ -246,13 +267,13 @@ def context_size(
     usage = usage_from_json(found[1]["usage"]) if found else None
     if found is None or usage is None or _far_below(usage.prompt, live[: found[0]], measure):
         whole = sum(message_tokens(e["message"], measure) for e in live) + tool_tokens(tools, measure)
-        return Size(whole if found else round(whole * _remembered_ratio(entries)), False)
+        return Size(whole if found else round(whole * _remembered_ratio(entries, model)), False)
     index, entry = found
     # Reasoning is billed in the answer and not sent again: the answer counts for what it says.
     said = message_tokens(entry["message"], measure)
     answer = min(usage.completion, 2 * said) if usage.completion else said
     since = sum(message_tokens(e["message"], measure) for e in live[index + 1 :])
-    ratio = _ratio(live[:index], entry, tools) if since * 100 > usage.prompt else 1.0
+    ratio = _slope(live, index, model, tools) if since * 100 > usage.prompt else 1.0
     return Size(round(usage.prompt + answer + since * ratio), True)
 
 

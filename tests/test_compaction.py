@@ -435,7 +435,7 @@ def test_by_hand_the_three_reasons_for_nothing_are_three_notices() -> None:
         "text": "the answer holds no text",
         "tokens": {"before": attempt["tokens"]["before"], "after_estimate": attempt["tokens"]["before"]},
         "checks": {"ok": False, "reasons": ["empty"], "anchors": 0, "hit": 0},
-        "guard": {"strikes": 0, "row": 0, "ratio": 1.0},
+        "guard": {"strikes": 0, "row": 0, "ratio": 1.0, "model": "writer"},
         "model": "writer",
         "usage": {"prompt_tokens": 200, "completion_tokens": 40, "cached_tokens": 160},
         "error": "the answer holds no text",

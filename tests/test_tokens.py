@@ -138,14 +138,32 @@ def test_prompts_of_failed_turns_do_not_count() -> None:
 
 def test_the_ratio_of_reported_to_estimated_corrects_the_estimate_and_lives_in_the_record() -> None:
     """Learnt from a report, bounded, and taken from the compaction record before the first report after it."""
-    talk = [entry(1, "user", "word " * 400), reported(2, 900), entry(3, "user", "word " * 400)]
+    talk = [entry(1, "user", "word " * 4000), reported(2, 9000), entry(3, "user", "word " * 400)]
     ratio = tokens.calibration({}, talk, "m-1")
     assert 1.5 < ratio < 2.2
-    assert tokens.context_size({}, talk, "m-1").tokens > 900 + 1.4 * tokens.estimate("word " * 400)
+    assert tokens.context_size({}, talk, "m-1").tokens > 9000 + 1.4 * tokens.estimate("word " * 400)
     record = {"type": "compaction", "n": 4, "guard": {"ratio": ratio}}
     after = [record, entry(5, "user", "word " * 400)]
     assert tokens.context_size({}, after, "m-1").tokens == round(ratio * tokens.message_tokens(after[1]["message"]))
     assert tokens.calibration({}, [entry(1, "user", "a"), reported(2, 99_999)], "m-1") == tokens.RATIO_BOUNDS[1]
+
+
+def test_what_a_server_adds_to_every_request_is_no_factor() -> None:
+    """1,400 tokens of a gateway's own: one report of a short prompt does not triple what follows, two tell the truth."""
+    said, more = entry(1, "user", "word " * 500), entry(3, "user", "word " * 20_000)
+    small, large = (tokens.message_tokens(e["message"]) for e in (said, more))
+    first = [said, reported(2, small + 1400), more]
+    assert tokens.context_size({}, first, "m-1").tokens < (small + 1400 + large) * 1.31
+    second = [*first, reported(4, small + 1400 + large), entry(5, "user", "word " * 20_000)]
+    assert abs(tokens.context_size({}, second, "m-1").tokens - (small + 1400 + 2 * large)) < 100
+
+
+def test_how_one_model_counts_says_nothing_of_another() -> None:
+    record = {"type": "compaction", "n": 4, "guard": {"ratio": 2.5, "model": "m-1"}}
+    after = [record, entry(5, "user", "word " * 400)]
+    whole = tokens.message_tokens(after[1]["message"])
+    assert tokens.context_size({}, after, "m-1").tokens == round(2.5 * whole)
+    assert tokens.context_size({}, after, "other").tokens == whole
 
 
 # ---- limits ----

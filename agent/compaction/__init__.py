@@ -226,7 +226,7 @@ class Compactor:
             draft = self._fitting(context, draft, room, job)
         vain = draft is None or sent(context, draft) >= estimate_messages(self._session.view())
         if not dry_run:
-            guard = guards.remembered(now, before, context.ratio)
+            guard = guards.remembered(now, before, context.ratio, self._model.name)
             for each in [*self._spent, answer] if vain else self._spent:
                 self._attempted(job.reason, each, before, guard, started)
         if self._past.unread:
@@ -340,7 +340,7 @@ class Compactor:
             "kept": len(draft.body),
             "tokens": {"before": before, "after_estimate": round(draft.tokens * self._counted)},
             "checks": answer.verdict.as_json(),
-            "guard": guards.remembered(now, before, context.ratio),
+            "guard": guards.remembered(now, before, context.ratio, self._model.name),
             **answer.about(),
         }
 

@@ -99,13 +99,15 @@ def latched(now: State) -> bool:
     return max(now.strikes, now.row) >= MOST
 
 
-def remembered(now: State, size: int, ratio: float) -> dict[str, Any]:
-    """The `guard` of a new record; counters start again once the context has grown past them."""
+def remembered(now: State, size: int, ratio: float, model: str) -> dict[str, Any]:
+    """The `guard` of a new record; counters start again once the context has grown past them. `ratio` is what this
+    model's server reports for one estimated token."""
     grown = size >= GROWTH * now.base
     return {
         "strikes": 0 if grown and now.strikes >= MOST else now.strikes,
         "row": 0 if grown and now.row >= MOST else now.row,
         "ratio": round(ratio, 3),
+        "model": model,
     }
 
 
