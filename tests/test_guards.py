@@ -68,8 +68,18 @@ def test_the_refusals_in_words() -> None:
 
 
 def test_growth_forgives() -> None:
-    assert guards.remembered(State(3000, True, 2, 1), 3600, 1.2345, "m") == {"strikes": 0, "row": 1, "ratio": 1.234, "model": "m"}
-    assert guards.remembered(State(3000, True, 1, 1), 3100, 1.0, "m") == {"strikes": 1, "row": 1, "ratio": 1.0, "model": "m"}
+    assert guards.remembered(State(3000, True, 2, 1), 3600, 1.2345, "m") == {
+        "strikes": 0,
+        "row": 1,
+        "ratio": 1.234,
+        "model": "m",
+    }
+    assert guards.remembered(State(3000, True, 1, 1), 3100, 1.0, "m") == {
+        "strikes": 1,
+        "row": 1,
+        "ratio": 1.0,
+        "model": "m",
+    }
 
 
 def test_damaged_records_are_read_as_nothing() -> None:

@@ -100,3 +100,18 @@ def test_an_archive_that_cannot_be_read_stops_nothing(session: Session) -> None:
     say(session)
     text = compacted(session, writer)
     assert all(fact.rstrip(".") in text for fact in FACTS[:4])
+
+
+@pytest.mark.parametrize("harm", ["gone", "a bad line"])
+def test_what_is_missing_in_the_past_is_said(session: Session, harm: str) -> None:
+    """The record cannot hold what nobody can read; a person can still do something about it."""
+    first = archive(session) / "0001.jsonl"
+    if harm == "gone":
+        first.unlink()
+    else:
+        first.write_bytes(first.read_bytes().replace(b"4100", b"\xff\xfe"))
+    events: list[Event] = []
+    compactor = Compactor(session, Writer([reply(sections(SAID))]), limits_for(2000, "flag"), (), events.append)
+    assert compactor.now()["outcome"] == "compacted"
+    told = f"Archive 0001 of session {session.id} is missing or damaged. "
+    assert [e.text[: len(told)] for e in events if isinstance(e, Notice)] == [told]

@@ -230,7 +230,7 @@ class Compactor:
             for each in [*self._spent, answer] if vain else self._spent:
                 self._attempted(job.reason, each, before, guard, started)
         if self._past.unread:
-            text = f"{self._past.unread}. What is kept word for word is only what the present file says"
+            text = f"{self._past.unread}. What is kept word for word is only what can be read"
             self._emit(Notice("warning", "archive_unread", text))
         if draft is None or vain:
             once = job.reason == "threshold"

@@ -1,8 +1,8 @@
 """What was gathered of a session so far, kept beside its archive: a compaction then reads only what is new.
 
 The JSON lines are the only truth. The file holds the statements worth most of all messages up to the last compaction,
-and the digest of the archive that this one made; where that is not the newest archive, or the file is torn, altered,
-gone or cannot be written, everything is read again. So it can be deleted at any time, and never says what the originals
+the digest of the archive that this one made, and size and time of every archive; where that is not the newest archive,
+one of them was changed or is gone, or the file is torn, altered, gone or cannot be written, everything is read again. So it can be deleted at any time, and never says what the originals
 do not. Two lines: what it is of, with a digest of the second; the statements.
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from typing import Any
 
 from agent.compaction import record
 from agent.compaction.statements import Statement, pinned
 from agent.log.entries import encode, parse
-from agent.log.logfile import beside
+from agent.log.logfile import beside, generation_paths
 from agent.messages import text_of
 from agent.session import Session
 from agent.tokens import Entry
@@ -59,7 +60,7 @@ def keep(session: Session, gathered: record.Gathered) -> None:
     if len(best.statements) > 2 * KEPT:
         record.thin(best, KEPT)
     statements = encode({"statements": [tuple(statement) for statement in best.statements]})
-    head = {"version": VERSION, "archive": archive, "last": gathered.last}
+    head = {"version": VERSION, "archive": archive, "archives": _marks(session), "last": gathered.last}
     told = encode(head | {"sha256": _digest(archive, gathered.last, statements)}) + statements
     path = _path(session)
     try:
@@ -81,6 +82,8 @@ def _load(session: Session) -> record.Gathered | None:
         told = parse(head)
         if told["archive"] != archive or told["sha256"] != _digest(archive, told["last"], statements):
             return None
+        if told["archives"] != _marks(session):
+            return None
         return record.Gathered([Statement(*each) for each in parse(statements)["statements"]], told["last"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -97,6 +100,23 @@ def _read(path: str) -> bytes:
 
 def _digest(archive: str, last: object, statements: bytes) -> str:
     return hashlib.sha256(b"%d %b %b\n%b" % (VERSION, archive.encode(), repr(last).encode(), statements)).hexdigest()
+
+
+def _marks(session: Session) -> list[list[Any]]:
+    """[name, bytes, nanoseconds] of each archive: what an edit by hand changes."""
+    found = [(os.path.basename(path), os.stat(path)) for path in generation_paths(session.path)]
+    return [[name, about.st_size, about.st_mtime_ns] for name, about in found]
+
+
+def missing(session: Session) -> list[str]:
+    """Names of archives that were made and are not there, and of those whose lines cannot all be read."""
+    archived = session.meta.get("archived")
+    newest = str(archived.get("name", "")) if session.path and isinstance(archived, dict) else ""
+    there = (
+        {os.path.basename(path).removesuffix(".jsonl") for path in generation_paths(session.path)} if newest else set()
+    )
+    made = {f"{number:04d}" for number in range(1, int(newest) + 1)} if newest.isdigit() else set()
+    return sorted((made - there) | session.damaged)
 
 
 def _newest(session: Session) -> str:

@@ -39,12 +39,16 @@ class Past:
 
     @cached_property
     def gathered(self) -> record.Gathered:
-        """Everything that was stated; where an archive cannot be read what the present file says, and `unread` why."""
+        """Everything that was stated; where an archive cannot be read what the others say, or the present file alone, and
+        `unread` why."""
         try:
-            return gleaned.gather(self._session)
+            found = gleaned.gather(self._session)
         except StorageError as error:
             self.unread = str(error)
             return gleaned.gather(self._session, archives=False)
+        if lost := gleaned.missing(self._session):
+            self.unread = f"Archive {', '.join(lost)} of session {self._session.id} is missing or damaged"
+        return found
 
     def record_beside(self, kept: Sequence[Entry]) -> record.Record:
         """The record beside what is kept, to be cut to a budget."""

@@ -175,7 +175,6 @@ class Verdict:
         return {"ok": self.ok, "reasons": list(self.reasons), "anchors": self.anchors, "hit": self.hit}
 
 
-_HEADING = re.compile(r"^\s{0,3}(?:#{1,4}\s*|\*\*)?(.+?)(?:\*\*)?\s*:?\s*$", re.MULTILINE)
 _REFUSAL = re.compile(
     r"\s*(?:I'?m sorry|I am sorry|Sorry|I can(?:no|')t|I(?: am|'m) unable|As an AI|抱歉|对不起|我无法|我不能|很抱歉)",
     re.IGNORECASE,
@@ -211,7 +210,7 @@ def judge(reply: Reply, source: Source) -> Verdict:
 def judge_text(text: str, source: Source, reasons: tuple[str, ...] = ()) -> Verdict:
     """The checks on the text alone."""
     found = list(reasons)
-    there = {match[1].strip().casefold() for match in _HEADING.finditer(text)}
+    there = {line.strip(" \t#*:").casefold() for line in text.splitlines()}
     if not all(name.casefold() in there for name in HEADINGS):
         found.append("headings")
         if _REFUSAL.match(text):
