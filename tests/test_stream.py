@@ -202,6 +202,43 @@ DIALECTS: list[tuple[str, list[Any], list[tuple[str, str]]]] = [
         [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}, {"id": "b", "function": {"name": "g", "arguments": "{"}}],
         [{"id": "a", "function": {"arguments": ":1}"}}, {"id": "b", "function": {"arguments": "}"}}]],
      [("f", '{"x":1}'), ("g", "{}")]),
+    ("two names on one index, no ids, one delta", [
+        [{"index": 0, "id": "", "function": {"name": "read_file", "arguments": '{"path":"a"}'}},
+         {"index": 0, "id": "", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}]],
+     [("read_file", '{"path":"a"}'), ("bash", '{"command":"ls"}')]),
+    ("two names on one index, no ids, the second in pieces", [
+        [{"index": 0, "function": {"name": "read_file", "arguments": '{"path":"a"}'}}],
+        [{"index": 0, "function": {"name": "bash", "arguments": '{"comm'}}], [{"index": 0, "function": {"arguments": 'and":"ls"}'}}]],
+     [("read_file", '{"path":"a"}'), ("bash", '{"command":"ls"}')]),
+    ("two names under one id", [
+        [{"index": 0, "id": "call_0", "function": {"name": "f", "arguments": '{"x":1}'}}],
+        [{"index": 0, "id": "call_0", "function": {"name": "g", "arguments": '{"y":2}'}}]], [("f", '{"x":1}'), ("g", '{"y":2}')]),
+    ("two names under one id, no index", [
+        [{"id": "call_0", "function": {"name": "f", "arguments": '{"x":1}'}}],
+        [{"id": "call_0", "function": {"name": "g", "arguments": '{"y":2}'}}]], [("f", '{"x":1}'), ("g", '{"y":2}')]),
+    ("one id for the calls of two indexes", [
+        [{"index": 0, "id": "x", "function": {"name": "f", "arguments": ""}}, {"index": 1, "id": "x", "function": {"name": "f", "arguments": ""}}],
+        [{"index": 1, "function": {"arguments": '{"y":2}'}}, {"index": 0, "function": {"arguments": '{"x":1}'}}]],
+     [("f", '{"x":1}'), ("f", '{"y":2}')]),
+    ("arguments one index beside their call", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}], [{"index": 0, "function": {"arguments": '{"x":1}'}}],
+        [{"index": 0, "id": "b", "function": {"name": "g", "arguments": ""}}], [{"index": 1, "function": {"arguments": '{"y"'}}],
+        [{"index": 1, "function": {"arguments": ":2}"}}]], [("f", '{"x":1}'), ("g", '{"y":2}')]),
+    ("a known id on an unknown index", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}],
+        [{"index": 0, "id": "b", "function": {"name": "g", "arguments": ""}}], [{"index": 1, "id": "b", "function": {"arguments": '{"y":2}'}}]],
+     [("f", '{"x":1}'), ("g", '{"y":2}')]),
+    ("a nameless fragment after whole calls is nobody's", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}], [{"index": 1, "function": {"arguments": '{"y":2}'}}]],
+     [("f", '{"x":1}')]),
+    ("an empty object before the arguments", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}], [{"index": 0, "function": {"arguments": '{"x"'}}],
+        [{"index": 0, "function": {"arguments": ":1}"}}]], [("f", '{"x":1}')]),
+    ("an empty object after the arguments", [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}], [{"index": 0, "function": {"arguments": "{}"}}]],
+     [("f", '{"x":1}')]),
+    ("an empty object among others", [[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}{}{"x":2}'}}]],
+     [("f", '{"x":1}'), ("f", "{}"), ("f", '{"x":2}')]),
     ("a call that never gets a name", [[{"index": 0, "id": "a", "function": {"arguments": "{}"}}]], []),
     ("not a call at all", [["x", None, 3]], []),
 ]  # fmt: skip
@@ -273,6 +310,17 @@ def test_a_surrogate_pair_may_be_split_over_deltas(parts: list[str]) -> None:
 def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
     data = b'data: {"choices":[{"index":0,"delta":{"content":"a\\ud83db"}}]}\n\n'
     assert assemble([data, sse(chunk({}, "stop"))]).message["content"] == "a\ufffdb"
+
+
+@pytest.mark.parametrize("parts, wanted", [
+    (('{"t":"\ud83c', '\udf0d"}'), '{"t":"\U0001f30d"}'), (('{"t":"\ud83c', 'x"}'), '{"t":"\ufffdx"}'),
+])  # fmt: skip
+def test_half_a_surrogate_pair_does_not_spoil_the_arguments(parts: tuple[str, str], wanted: str) -> None:
+    """What cannot be encoded could neither be kept nor sent back."""
+    deltas = [{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": p}}]} for p in parts]
+    events = [f"data: {json.dumps(chunk(delta))}\n\n".encode() for delta in deltas]
+    found = tool_calls(assemble([*events, sse(chunk({}, "tool_calls"))]).message)
+    assert [c.arguments for c in found] == [wanted]
 
 
 def test_plain_json_in_answer_to_a_stream_request() -> None:

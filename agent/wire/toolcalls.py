@@ -1,9 +1,10 @@
 """Putting streamed tool calls together, in every dialect met.
 
-A fragment belongs to a call by its index, else by its id, else to the last call. A new id with a name on a known index
-opens a new call (Ollama); a fragment without either goes on with the last one. Names and ids never get lost to empty
-repeats; arguments may be text, an object, null, repeated, cumulative, or several objects at one index. Calls are read
-only when the answer has ended, so none is ever seen half made.
+A nameless fragment belongs to the call whose id it bears, else to its index, else to the last call that is not whole.
+Indexes are not to be relied on: a new id with a name on a known index opens a new call (Ollama), and so does another
+name after whole arguments, with or without an id (Gemini's compatible mode). Names and ids never get lost to empty
+repeats; arguments may be text, an object, null, repeated, cumulative, several objects at one index, or padded with
+`{}`. Calls are read only when the answer has ended, so none is ever seen half made.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 from typing import Any
 
 import orjson
+
+from agent.wire import clean
 
 
 class _Open:
@@ -45,14 +48,17 @@ class CallsBeingWritten:
                 self._add(fragment, position if len(listed) > 1 else None)
 
     def finish(self) -> list[dict[str, Any]]:
-        """The calls as a message holds them. Missing ids are made up; a call without a name is left out."""
+        """The calls as a message holds them. Ids that are missing or used twice are made up; a call without a name is
+        left out."""
         made: list[dict[str, Any]] = []
+        used: set[str] = set()
         for call in self._calls:
             if not call.name:
                 continue
             for at, arguments in enumerate(_arguments(call.parts)):
-                call_id = call.id if at == 0 and call.id else ""
-                function = {"name": call.name, "arguments": arguments}
+                call_id = call.id if at == 0 and call.id not in used else ""
+                used.add(call_id)
+                function = {"name": clean(call.name), "arguments": clean(arguments)}
                 made.append(
                     {"id": call_id, "type": "function", "function": function, **(call.extra if at == 0 else {})}
                 )
@@ -80,20 +86,25 @@ class CallsBeingWritten:
 
     def _find(self, index: int | None, call_id: str, name: str, text: str, position: int | None) -> _Open:
         """The call this fragment goes on with, or a new one."""
+        same = next((c for c in reversed(self._calls) if c.id == call_id), None) if call_id else None
+        if same is not None and (index is None or not name):
+            return self._open() if _is_other(same, name) else same
         if index is not None:
             known = self._at.get(index)
-            if known is None or (call_id and known.id and call_id != known.id and _is_new(known, name)):
+            if known is None and text and not name and not call_id and self._calls:
+                last = self._calls[-1]
+                if not is_object(last.written):  # the arguments stand one index beside their call
+                    self._at[index] = last
+                    return last
+            another = known and known.id and call_id not in ("", known.id) and _is_new(known, name)
+            if known is None or another or _is_other(known, name):
                 known = self._at[index] = self._open()
             return known
-        if call_id:
-            same = next((c for c in reversed(self._calls) if c.id == call_id), None)
-            if same or not self._calls:
-                return same or self._open()
-            last = self._calls[-1]
-            return last if not last.id and not name else self._open()
         if not self._calls:
             return self._open()
         last = self._calls[-1]
+        if call_id:
+            return last if not last.id and not name else self._open()
         if name and last.name and _is_new(last, name):
             return self._open()
         if position is not None and not name:
@@ -108,6 +119,11 @@ class CallsBeingWritten:
 def _is_new(call: _Open, name: str) -> bool:
     """A named fragment opens a new call unless `call` is only begun and has the same name."""
     return bool(name) and (is_object(call.written) or name != call.name) and not is_cut(call.written)
+
+
+def _is_other(call: _Open, name: str) -> bool:
+    """Another name after whole arguments is another call, whatever its index and id say."""
+    return bool(name and call.name) and name != call.name and is_object(call.written)
 
 
 def _join_name(call: _Open, name: str) -> str:
@@ -146,7 +162,15 @@ def _arguments(parts: list[str]) -> list[str]:
     inner = _decoded(written)
     if inner is not None:
         return [inner]
-    return _objects(written) or [written]
+    return _unpadded(_objects(written)) or [written]
+
+
+def _unpadded(objects: list[str]) -> list[str]:
+    """Without the `{}` that some servers send before or after the arguments that follow piece by piece."""
+    if any(o != "{}" for o in objects):
+        objects = objects[1:] if objects[0] == "{}" else objects
+        objects = objects[:-1] if objects[-1] == "{}" else objects
+    return objects
 
 
 def _objects(text: str) -> list[str]:
