@@ -2,10 +2,11 @@
 
     complete -> (attempt -> adapt or wait)* -> Reply
 
-An attempt sends the request and reads the stream; nothing is retried once a fragment was shown. A refusal that a change
-of the request can mend is mended once and remembered (`agent.wire.adapt`, `agent.wire.memory`); a temporary one is
-waited for (`agent.wire.retry`), within limits of count and time. One HTTP exchange is `agent.wire.exchange`'s. The key
-is never shown: all text that leaves goes through `redact`. What only a refusal needs is imported where it is used.
+An attempt sends the request and reads the stream; nothing is retried once a fragment was shown, but for reasoning that
+no answer followed. A refusal that a change of the request can mend is mended once and remembered (`agent.wire.adapt`,
+`agent.wire.memory`); a temporary one is waited for (`agent.wire.retry`), within limits of count and time. One HTTP
+exchange is `agent.wire.exchange`'s. The key is never shown: all text that leaves goes through `redact`. What only a
+refusal needs is imported where it is used.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarg
 from agent.events import Emit, Notice, Waiting
 from agent.messages import Delta, Reply, Request, Sent
 from agent.redact import redact, secret_values
-from agent.wire import Dialect
+from agent.wire import FILTERED, Dialect
 from agent.wire.body import encode_request, output_cap
 from agent.wire.exchange import Exchange, Refusal
 from agent.wire.memory import Memory
@@ -34,9 +35,6 @@ FIRST_BYTE_SECONDS = 300.0
 STALL_SECONDS = 120.0
 _LEAST_OUTPUT = 256
 """Tokens: an answer with less room than this is not worth a smaller output limit."""
-_FILTERED = (
-    "content_filter", "refusal", "safety", "recitation", "sensitive", "block", "prohibited", "guardrail", "toxic",
-)  # fmt: skip
 
 
 class ChatClient:
@@ -165,7 +163,8 @@ class _Completion:
             except Refusal as refusal:
                 raise self._classified(refusal) from None
         except BaseException as error:
-            if not assembler.started:
+            reasoned = not assembler.answering and isinstance(error, APIError) and error.kind in ("empty", "overflow")
+            if not assembler.started or reasoned:
                 raise
             if isinstance(error, APIError):
                 error.retryable = False
@@ -198,7 +197,7 @@ class _Completion:
 
             raise fault("server", f"the answer ended with {answer.finish_reason}")
         usage = answer.usage
-        if answer.empty and not answer.cut_calls and not any(mark in word for mark in _FILTERED):
+        if answer.empty and not answer.cut_calls and not any(mark in word for mark in FILTERED):
             full = answer.overflowed or (
                 word in ("length", "max_tokens") and usage is not None and not usage.completion
             )

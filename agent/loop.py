@@ -20,12 +20,11 @@ from agent.gate import Gate
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
 from agent.tools import Toolbox, ToolResult
+from agent.wire import FILTERED
 
 OVERFLOW_ATTEMPTS = 2
 """How often one request is compacted and sent again before the run gives up (exit 6)."""
 
-FILTERED = ("content_filter", "refusal", "safety", "recitation", "sensitive", "prohibited", "blocklist")
-"""Marks of a finish reason that says a filter ended the answer."""
 CUT_ANSWERS = 3
 """So many answers in a row, cut off in the middle of a call, end the turn (exit 6): the cap is too small."""
 

@@ -589,9 +589,10 @@ def test_no_password_in_what_people_paste(agent: Runner) -> None:
     assert ["hunter2pass" in done.out + done.err for done in shown] == [False, False]
 
 
+@pytest.mark.parametrize("reason", ["content_filter", "blocked", "guardrail_intervened"])
 @pytest.mark.parametrize(("said", "code"), [("", 1), ("Some of it", 0)])
-def test_an_answer_that_a_filter_ended_is_told(agent: Runner, said: str, code: int) -> None:
-    with ScriptedServer([text(said, finish="content_filter")], repeat_last=True) as server:
+def test_an_answer_that_a_filter_ended_is_told(agent: Runner, said: str, code: int, reason: str) -> None:
+    with ScriptedServer([text(said, finish=reason)], repeat_last=True) as server:
         done = agent("hi", **at(server))
     assert (done.code, "filter ended the answer" in done.err) == (code, True), done
 

@@ -131,7 +131,8 @@ def test_a_finish_reason_that_is_a_failure_keeps_the_text_and_is_no_answer(reaso
     assert isinstance(reply.error, APIError) and reply.error.kind == "server"
 
 
-@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "model_context_window_exceeded"])
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "model_context_window_exceeded", "model_length", "ERROR_LIMIT",
+                                    "max_output_reached"])  # fmt: skip
 def test_calls_cut_by_a_limit_are_marked_as_not_to_run(reason: str) -> None:
     """Not even when their arguments happen to be whole; they stay in the message, so that they can be answered."""
     call = {"index": 0, "id": "c1", "function": {"name": "write_file", "arguments": '{"path": "a"}'}}
@@ -333,6 +334,28 @@ def test_plain_json_in_answer_to_a_stream_request() -> None:
     assert (reply.message["content"], reply.usage, asked.shown) == ("Hi", Usage(3, 1), "Hi")
 
 
+def test_json_that_breaks_off_is_no_answer() -> None:
+    """Only a whole value is complete without a finish reason."""
+    whole = {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": None}]}
+    cut = raw(json.dumps(whole)[:-3], "application/json")
+    with ScriptedServer([cut], repeat_last=True) as server, pytest.raises(APIError) as caught:
+        asking(server).ask()
+    assert caught.value.kind == "connection"
+
+
+def test_reasoning_that_no_answer_follows_is_asked_for_once_more() -> None:
+    """Nothing of the answer was shown yet; a call or a word after it would have been one."""
+    events = [sse(chunk({"reasoning_content": "hm"})), sse(chunk({}, "stop")), sse("[DONE]")]
+    with ScriptedServer([raw(events), text("four")]) as server:
+        asked = asking(server)
+        reply = asked.ask()
+    assert (reply.message["content"], reply.complete, asked.codes()) == ("four", True, [])
+    with ScriptedServer([raw(events)], repeat_last=True) as server:
+        asked = asking(server)
+        reply = asked.ask()
+    assert (reply.message["reasoning_content"], reply.complete, asked.codes()) == ("hm", True, ["empty_answer"])
+
+
 def test_a_call_written_as_text_is_said_and_not_run() -> None:
     row = next(r for r in rows("quirks") if r["id"] == 900)
     with ScriptedServer([served(row)]) as server:
@@ -357,8 +380,10 @@ def test_the_last_usage_wins_and_is_not_summed() -> None:
     assert assemble(events).usage == Usage(10, 7)
 
 
-def test_an_answer_that_ran_into_the_window_without_text_is_an_overflow() -> None:
-    full = chunk({"content": ""}, "length", usage={"prompt_tokens": 90, "completion_tokens": 0})
+@pytest.mark.parametrize("reason", ["length", "model_length", "ERROR_LIMIT", "model_context_window_exceeded"])
+@pytest.mark.parametrize("delta", [{"content": ""}, {"reasoning_content": "hm"}])
+def test_an_answer_that_ran_into_the_window_without_text_is_an_overflow(reason: str, delta: dict[str, Any]) -> None:
+    full = chunk(delta, reason, usage={"prompt_tokens": 90, "completion_tokens": 0})
     with ScriptedServer([raw([sse(full)])]) as server, pytest.raises(ContextOverflow):
         asking(server).ask()
 

@@ -20,6 +20,10 @@ import orjson
 
 from agent.messages import Message
 
+FILTERED = (
+    "content_filter", "refusal", "safety", "recitation", "sensitive", "block", "prohibited", "guardrail", "toxic",
+)  # fmt: skip
+"""Marks of a finish reason, in lower case, that says a filter ended the answer."""
 UNKNOWN_OUTCOME = "interrupted, outcome unknown: check before repeating it"
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")

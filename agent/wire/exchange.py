@@ -87,8 +87,11 @@ class Exchange:
             if not assembler.ended:
                 raise (self._stalled() if error.kind == "timeout" else error) from None
         if not assembler.done:
-            for event in self._reader.close():
+            events = self._reader.close()
+            for event in events:
                 self._take(event)
+            if self._reader.body and len(events) == 1 and assembler.whole:
+                assembler.ended = True  # one JSON value is all there is, whatever its finish reason
         elif assembler.calling:
             self._drain(pieces, deadline)
         if assembler.fault is not None:

@@ -73,7 +73,7 @@ _RULES = (
     _Rule(
         "rate_limit",
         r"rate_?limit|throttl|toomanyrequests|\b130[23]\b|\b1002\b|\b1039\b|resource_exhausted",
-        r"rate.?limit|too many requests|(?:per|/) ?(?:min|minute|hour|second|sec)\b|\b[tr]p[mhs]\b|throttl|slow down|"
+        r"rate.?limit|too many requests|(?:per|/) ?(?:min|minute|hour|second|sec)\b|\b[tr]p[mhs]\b|\bqp[sm]\b|throttl|slow down|"
         r"too many tokens, please|resource_exhausted|requests? burst|burst|频率|频繁|速率|限流|并发",
         r"context[ _](?:length|window)",
     ),

@@ -1,12 +1,12 @@
 """Events of an answer -> fragments to show, and in the end the whole message.
 
     Assembler.take(event) -> deltas        what can be shown now
-    Assembler.fault                        what a server put into a 200 instead of an answer (see `agent.wire.faults`)
+    Assembler.fault                        what a server put into a 200 instead of an answer (see `agent.wire.amiss`)
     Assembler.finish() -> Assembled        the message, read only when the answer has ended
 
 Complete means a finish reason, `[DONE]` or its like; everything else was interrupted, and its tool calls are not given
-out. The same for an answer cut by a token limit. Reasoning comes from one of its several places, once. Only choice 0
-counts. Usage: the last report wins.
+out. The same for an answer cut by a token limit. Reasoning comes from one of its several places, once. No second choice
+is ever asked for: where choice 0 comes only it counts, else whichever comes. Usage: the last report wins.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 
 from agent.messages import Delta, Message, Usage
 from agent.wire import clean
+from agent.wire.amiss import fault_in, unwrapped
 from agent.wire.foreign import Translator
 from agent.wire.sse import Event
 from agent.wire.toolcalls import CallsBeingWritten
 from agent.wire.usage import find_usage
 
-_LENGTH = {"length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit", "incomplete"}
+_LENGTH = re.compile(r"length|max_?(?:output|completion|new)?_?tokens|(?:token|output)_?limit|max_output|incomplete")
+_WINDOW = re.compile(r"context\w*(?:exceed|length|limit|full)|model_length|error_limit")
+"""Finish reasons of an answer that the output limit cut, and of one that the window cut (Mistral, Cohere)."""
 _FAILED = {
     "insufficient_system_resource", "network_error", "abort", "aborted", "error", "malformed_function_call",
     "unexpected_tool_call", "failed", "cancelled", "timeout",
@@ -53,9 +56,8 @@ class Assembled(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Neither text nor calls nor reasoning."""
-        m = self.message
-        return not (m.get("content") or m.get("tool_calls") or m.get("reasoning_content"))
+        """Neither text nor calls: reasoning alone is no answer."""
+        return not (self.message.get("content") or self.message.get("tool_calls"))
 
 
 class Assembler:
@@ -78,6 +80,18 @@ class Assembler:
         self._translator = Translator()
         self._think = _ThinkTags()
         self._held: dict[str, str] = {}
+        self._first = False
+        self._messages: dict[str, str] | None = None
+
+    @property
+    def answering(self) -> bool:
+        """Whether text was shown or a call begun: reasoning alone answers nothing."""
+        return any(self._text) or self.calling
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer stands in messages and not in deltas."""
+        return self._messages is not None
 
     @property
     def calling(self) -> bool:
@@ -97,7 +111,7 @@ class Assembler:
         value = event.value
         if not isinstance(value, dict):
             return []
-        value = _unwrapped(value)
+        value = unwrapped(value)
         if "choices" in value:
             return self._chunk(value)
         return [delta for chunk in self._translator.translate(value) or [value] for delta in self._chunk(chunk)]
@@ -108,13 +122,13 @@ class Assembler:
         text, thought = _parted(clean("".join(self._text)), clean("".join(self._thought)))
         reason = self.finish_reason
         word = (reason or "").lower()
-        overflowed = "context" in word and "exceed" in word
+        overflowed = bool(_WINDOW.search(word))
         failed = word in _FAILED
         complete = self.ended and not failed and self.fault is None
         calls = self._calls.finish()
         if complete and word in _CALLED and not calls:
             text, calls = _calls_in(text)
-        truncated = complete and (overflowed or word in _LENGTH)
+        truncated = complete and (overflowed or bool(_LENGTH.search(word)))
         cut = len(self._calls) if not complete or truncated else 0
         if not complete:
             calls = []
@@ -148,6 +162,7 @@ class Assembler:
         if type(content) is not str or not (content.isascii() or content.isprintable()):
             return ""
         self._text.append(content)
+        self._first = True
         return content
 
     def _chunk(self, chunk: dict[str, Any]) -> list[Delta]:
@@ -162,17 +177,25 @@ class Assembler:
         if not self.model and isinstance(chunk.get("model"), str):
             self.model = chunk["model"]
         choices = chunk.get("choices")
-        for choice in choices if isinstance(choices, list) else []:
-            if isinstance(choice, dict) and choice.get("index") in (0, None, "0"):
-                return self._choice(choice)
-        return []
+        listed = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+        chosen = next((c for c in listed if c.get("index") in (0, None, "0")), None)
+        if chosen is not None:
+            self._first = True
+        elif listed and not self._first:
+            chosen = listed[0]
+        shown = self._choice(chosen) if chosen is not None else []
+        for other in listed if not self.calling else []:
+            if other is not chosen and isinstance(other.get("message"), dict):  # text and calls parted (Copilot)
+                self._delta({"tool_calls": other["message"].get("tool_calls")})
+        self.started = self.started or bool(shown) or self.calling
+        return shown
 
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = {}
-        if not delta and isinstance(choice.get("message"), dict) and not self.started:
-            delta = choice["message"]
+        if not delta and isinstance(choice.get("message"), dict):
+            delta = self._news(choice["message"])
         elif not delta and isinstance(choice.get("text"), str):
             delta = {"content": choice["text"]}
         shown = self._delta(delta)
@@ -180,8 +203,21 @@ class Assembler:
         if isinstance(reason, str) and reason not in ("", "null"):
             self.finish_reason = reason
             self.ended = True
-        self.started = self.started or bool(shown) or bool(len(self._calls))
         return shown
+
+    def _news(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What a whole `message` adds. Fragments may stand there, as may all that came so far (DashScope); after deltas
+        it only repeats them."""
+        if self._messages is None and self.started:
+            return {}
+        self._messages = self._messages or {}
+        news = dict(message)
+        for key in ("content", *_REASONING):
+            if isinstance(text := message.get(key), str):
+                before = self._messages.get(key, "")
+                news[key] = text.removeprefix(before)
+                self._messages[key] = before + news[key]
+        return news
 
     def _delta(self, delta: dict[str, Any]) -> list[Delta]:
         shown = []
@@ -229,7 +265,7 @@ class Assembler:
         """The server began anew: what came before is void."""
         self._text, self._thought, self._details = [], [], []
         self._calls, self._think, self._held = CallsBeingWritten(), _ThinkTags(), {}
-        self.ended, self.finish_reason = False, None
+        self.ended, self.finish_reason, self._messages = False, None, None
 
 
 class _ThinkTags:
@@ -293,40 +329,6 @@ def _may_open(text: str) -> bool:
     """Whether a text may be the beginning of an opening tag."""
     start = text.lstrip()
     return any(tag.startswith(start) for tag in ("<think>", "<thinking>", "<reasoning>"))
-
-
-def fault_in(event: Event) -> Any:
-    """What an event says went wrong (a JSON value or text), or None for an ordinary event."""
-    value = event.value
-    if event.name == "error":
-        return value if value is not None else event.data.decode("utf-8", "replace")
-    if not isinstance(value, dict):
-        return None
-    if value.get("type") in ("error", "response.failed"):
-        return value
-    error = value.get("error")
-    if error and error != {"code": 0} and error is not True:
-        return value
-    base = value.get("base_resp")
-    if isinstance(base, dict) and base.get("status_code") not in (0, None):
-        return value
-    if "choices" in value or "usage" in value:
-        return None
-    if value.get("object") == "error" or any(value.get(key) for key in ("error_code", "errors", "error_msg")):
-        return value
-    said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))
-    refused = value.get("success") is False or value.get("code") not in (None, 0, "0", 200, "200")
-    return value if isinstance(value.get("detail"), (str, list)) or (said and refused) else None
-
-
-def _unwrapped(value: dict[str, Any]) -> dict[str, Any]:
-    """A chunk inside a gateway's envelope, or the value itself."""
-    if "choices" not in value:
-        for key in ("data", "result", "response", "output"):
-            inner = value.get(key)
-            if isinstance(inner, dict) and any(isinstance(inner.get(k), list) for k in ("choices", "candidates")):
-                return inner
-    return value
 
 
 def _parts(content: Any) -> tuple[str, str]:

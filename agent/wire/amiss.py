@@ -1,0 +1,59 @@
+"""What a server put into a 200 in place of an answer: whether an event is an error, and a chunk inside an envelope.
+
+Errors come under `error`, under keys of their own, as a code and a sentence, inside another object, beside choices that
+are null or empty. What holds choices or a usage is an answer; an error object with nothing in it says that all is well.
+
+Does not know which kind of error it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from agent.wire.sse import Event
+
+_ERROR_KEYS = ("error_code", "errors", "error_msg", "error_message", "error_type")
+_FINE = (None, 0, "0", 200, "200")
+
+
+def fault_in(event: Event) -> Any:
+    """What an event says went wrong (a JSON value or text), or None for an ordinary event."""
+    value = event.value
+    if event.name == "error":
+        return value if value is not None else event.data.decode("utf-8", "replace")
+    if not isinstance(value, dict):
+        return None
+    if value.get("type") in ("error", "response.failed") or _is_error(value.get("error")):
+        return value
+    inner = value.get("Response", value.get("response"))  # Tencent cloud
+    if isinstance(inner, dict) and _is_error(inner.get("Error", inner.get("error"))):
+        return value
+    base = value.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code") not in _FINE:
+        return value
+    if value.get("choices") or value.get("usage"):
+        return None
+    if value.get("object") == "error" or any(value.get(key) for key in _ERROR_KEYS):
+        return value
+    said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))
+    return value if isinstance(value.get("detail"), (str, list)) or (said and _is_refused(value)) else None
+
+
+def unwrapped(value: dict[str, Any]) -> dict[str, Any]:
+    """A chunk inside a gateway's envelope, or the value itself."""
+    if "choices" not in value:
+        for key in ("data", "result", "response", "output"):
+            inner = value.get(key)
+            if isinstance(inner, dict) and any(isinstance(inner.get(k), list) for k in ("choices", "candidates")):
+                return inner
+    return value
+
+
+def _is_error(error: Any) -> bool:
+    return any(error.values()) if isinstance(error, dict) else bool(error) and error is not True
+
+
+def _is_refused(value: dict[str, Any]) -> bool:
+    status = str(value.get("status"))
+    return value.get("success") is False or value.get("code") not in _FINE or bool(re.fullmatch(r"[45]\d\d", status))
