@@ -325,11 +325,11 @@ class _Completion:
     def _overflowed(self, error: ContextOverflow) -> bool:
         """Learn the window; and where only the output asked for is too large, ask for less. False: compact."""
         client = self.client
-        if error.limit is not None and error.limit >= 512:
+        wanted = error.completion or output_cap(self.request, self.cap) or 0
+        if error.limit is not None and error.limit >= 512 and self._is_borne_out(error, error.limit, wanted):
             client._learn(**{"max_input" if error.limit_is_input else "window": error.limit})
         if error.limit is None or error.limit_is_input:
             return False
-        wanted = error.completion or output_cap(self.request, self.cap) or 0
         prompt = error.prompt
         if prompt is None:
             prompt = error.have - wanted if error.have and wanted else None
@@ -342,6 +342,12 @@ class _Completion:
             return False
         self.changes.add("room")
         return self._lower_cap(room, remember=False)
+
+    def _is_borne_out(self, error: ContextOverflow, limit: int, wanted: int) -> bool:
+        """Whether another number says the same as the stated limit: what is learned holds for all runs to come."""
+        if error.have is not None:
+            return error.have > limit
+        return error.completion is not None or self._estimate() + wanted >= limit
 
     def _wait(self, error: APIError) -> None:
         """Wait before the next attempt, or raise the error when there is none."""

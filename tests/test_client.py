@@ -356,6 +356,24 @@ def test_an_overflow_teaches_the_window() -> None:
     assert (caught.value.have, caught.value.limit, caught.value.limit_is_input) == (9000, 8192, False)
 
 
+@pytest.mark.parametrize("code, said, prompt, learned", [
+    (400, "The context window is 8192 tokens. Your input is too long", "hello " * 20_000, {"window": 8192}),
+    (400, "The context window is 8192 tokens. Your input is too long", "hello", {}),
+    (400, "max_tokens must be at least 1, got -46771.", "hello", {}),
+    (402, "Prompt tokens limit exceeded: 64128 > 6964. To increase, upgrade to a paid account", "hello", {}),
+])  # fmt: skip
+def test_a_window_is_learned_where_a_second_number_bears_it_out(
+    code: int, said: str, prompt: str, learned: dict[str, int]
+) -> None:
+    """A size that was sent, or our own estimate; a wrong window would stay for all runs to come."""
+    memory = Memory()
+    with ScriptedServer([status(code, {"error": {"message": said}})], repeat_last=True) as server:
+        with pytest.raises(APIError):
+            asking(server, memory=memory).ask(prompt)
+        found = memory.of(server.url, "scripted")
+    assert {k: v for k, v in found.items() if k != "at"} == learned
+
+
 def test_an_empty_answer_is_asked_for_once_more_and_then_taken() -> None:
     with ScriptedServer([text(""), text("")]) as server:
         asked = asking(server)

@@ -193,7 +193,7 @@ def _output_limit(text: str) -> int | None:
     beyond = re.search(r"(\d+) \(exclusive\)", text)
     if beyond:
         return int(beyond[1]) - 1
-    numbers = {int(n) for n in re.findall(r"(?<![\w.\-])(\d+)(?![\w\-])|(?<==)(\d+)", text) for n in n if n}
+    numbers = {int(n) for n in re.findall(r"(?<![a-z0-9_.\-])(\d+)(?![a-z0-9_\-])|(?<==)(\d+)", text) for n in n if n}
     numbers = {n for n in numbers if n > 1}
     return None if not numbers or re.search(r"at least|minimum", text) else min(numbers)
 

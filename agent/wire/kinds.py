@@ -97,6 +97,7 @@ _RULES = (
         r"system message must be|must be at the beginning|last (?:message|role)|no user query|unexpected role|"
         r"expects? the `?tools=|no tool (?:call|output) found|number of function (?:calls?|response)|function call turn",
     ),
+    _Rule("overflow", _NEVER, r"max_\w*tokens\b[^\n]*?(?<![\w\-])-(?!1\b)\d"),  # computed from what the prompt left
     _Rule("bad_request", _NEVER, r"batch size|too large to process"),
     _Rule(
         "not_found",
@@ -121,9 +122,13 @@ _OUT = re.compile(
 _IN = re.compile(
     r"\bprompt|\binputs?\b|\bmessages?\b|context|conversation|\+ ?`?max_|\+ completion|max_seq_len|上下文|输入"
 )
+_OUT_ITSELF = re.compile(
+    r"max_?(?:completion_|output_|new_)?tokens[`'\"]?(?: ?[(=]? ?\d+\)?| value)? (?:must|exceeds?\b|should|can ?not|may not)"
+)
+"""The output limit is what the sentence is about; that it speaks of the context beside it does not matter."""
 _BOUND = re.compile(
     r"exceed|must|range|too (?:large|high|big)|maximum|greater|cannot|invalid|less|lower|at least|at most|limit|>|larger|"
-    r"between|非法|超"
+    r"between|非法|超|不能|不得|应在|范围"
 )
 _AUTH = re.compile(
     r"api[ _-]?key|unauthori[sz]ed|authenticat|invalid token|no (?:cookie )?auth|user not found|access token|credentials|"
@@ -155,6 +160,8 @@ def kind_of(status: int | None, reading: Reading, provider: str = "", near_windo
     kind = _ruled_kind(text, codes, f"{text} {reading.loc.lower()}")
     if kind == "rate_limit" and _is_oversized(text):
         return "rate_limit_size"
+    if status == 402:  # what fits is a matter of money here
+        return kind if kind in ("quota", "rate_limit", "permission", "auth") else "billing"
     if status == 429 and not re.search(r"context|prompt|input", text):
         return kind or _status_kind(status, reading)  # sizes beside a 429 are a rate's
     return kind or _size_kind(text, codes, provider) or _status_kind(status, reading)
@@ -185,6 +192,8 @@ def is_output_cap(text: str) -> bool:
     if chars:
         return int(chars[2]) * 2 <= int(chars[1])
     text = re.sub(r"[^\n]*(?:see|refer to|visit)[^\n]*https?://\S+|parameter=\w+", "", text)
+    if _OUT_ITSELF.search(text):
+        text = re.sub(r"`?context[ _](?:length|window|size)`?|than context", "", text)
     return bool(_OUT.search(text) and _BOUND.search(text) and not _IN.search(text))
 
 

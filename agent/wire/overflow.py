@@ -52,6 +52,7 @@ _PHRASES = re.compile(
             r"tokens?[^.]{0,80}" + _OVER + r"[^.]{0,40}(?:max|limit|context|n_ctx|window|model|seq)",
             r"range of input length|max input (?:tokens|characters|length)|maxlength: ?\d+, actual",
             r"(?:exceed(?:s|ed)?|over|reached)[^.]{0,30}token limit|token limit[^.]{0,20}(?:exceed|reached|over)",
+            r"reached (?:the )?(?:max\w* )?context[ _](?:length|window|size|limit)|context overflow",
             r"context limit is|context shift is disabled|out of (?:the )?context|context_?size|n_keep[^.]{0,30}n_ctx",
             r"max[_ ](?:seq[_ ]len|model[_ ]len|total[_ ]tokens|sequence[_ ]length)",
             r"reduce the (?:length|number|size|amount)[^.]{0,20} (?:messages|prompt|input|conversation|context|history)",
@@ -69,6 +70,7 @@ _PHRASES = re.compile(
             r"(?:kontextl[äa]nge|kontextfenster|eingabe)[^.]{0,60}(?:[üu]berschr|zu lang)|zu viele tokens",
             r"(?:contexte|entr[ée]e|invite)[^.]{0,60}(?:d[ée]pass|trop long)|d[ée]passe[^.]{0,40}contexte",
             r"(?:contexto|entrada)[^.]{0,60}(?:exced|excede|supera|demasiado larg|muito long)|(?:excede|supera)[^.]{0,40}contexto",
+            r"(?:contesto|richiesta|l'input)[^.]{0,60}(?:super|ecced|troppo lung)|(?:super|ecced)[^.]{0,40}contesto",
             r"(?:контекст|запрос|промпт)[^.]{0,60}(?:превыша|слишком длин)|превыш[^.]{0,40}(?:контекст|токен)",
         )
     )
@@ -127,7 +129,8 @@ def read_numbers(text: str, typed: Mapping[str, int]) -> Numbers:
     return Numbers(have, limit, prompt, completion, completion is None and bool(_INPUT_LIMIT.search(text)))
 
 
-_N = r"(?<![\w.\-/])(\d+)(?![\w\-/]|\.\d)"
+_N = r"(?<![a-z0-9_.\-/])(\d+)(?![a-z0-9_\-/]|\.\d)"
+"""A number by itself. Only Latin letters make it part of a name: Chinese, Japanese and Korean words touch their numbers."""
 _LIMIT_KEYS = (
     "n_ctx", "max_context_length", "context_length", "context_window", "max_model_len", "max_context", "token_limit",
     "max_input_tokens", "max_tokens_allowed", "max_prompt_tokens", "context_size", "limit",
@@ -145,6 +148,7 @@ _LIMITS = tuple(
         r"max_(?:seq_len|model_len|total_tokens|context_len\w*|position_embeddings)\s*[=(:]*\s*(?:of|is)?\s*"
         r"(?:max_total_tokens=)?" + _N + r"(?!\)? must)",
         r"n_ctx\W{0,4}" + _N,
+        r"(?:exceed(?:s|ed|ing)?|than|within|supports?|over) (?:the |its |a )?(?:model.s )?" + _N + r" tokens? context",
         r"\d \+ \d+ > " + _N,
         r"(?:tokens?|\d) (?:>=?) (?:n_ctx: )?" + _N,
         r"with " + _N + r" maximum context",
@@ -155,10 +159,12 @@ _LIMITS = tuple(
         r"must have less than " + _N,
         r"maximum (?:allowed )?(?:input |prompt |model )?(?:length|tokens?|size)(?: allowed| of| is|:)*\s*\(?" + _N,
         r"(?:configured |token |model )?limit (?:for this model )?(?:of|is|:|was)\s*" + _N,
-        r"(?:maximum|max|limit)[^\d.]{0,40}?\(?" + _N + r"\)?(?: tokens?)?",
-        r"(?:kontext(?:fenster|länge)|contexte|contexto|контекст\w*)[^\d.]{0,24}" + _N,
-        r"(?:最大限制|上限|限制|最大)[^\d]{0,12}" + _N,
+        r"(?:maximum|max(?!_\w*tokens\b)|limit|massim[oa])(?:(?!input|prompt|request|current|given)[^\d.]){0,40}?\(?"
+        + _N,
+        r"(?:kontext(?:fenster|länge)|contexte|contexto|contesto|контекст\w*)[^\d.]{0,24}" + _N,
+        r"(?:最大限制|上限|限制|最大|上下文长度|上下文窗口|최대)[^\d]{0,12}" + _N,
         r"> " + _N,
+        r"exceeds? " + _N,
     )
 )  # fmt: skip
 _HAVES = tuple(
@@ -183,10 +189,16 @@ _HAVES = tuple(
         r"tokens \(" + _N + r"\) (?:exceed|is)",
         r"(?:n_keep|n_tokens|n_prompt_tokens)\W{0,4}" + _N,
         r"given: " + _N + r"$",
-        r"当前\D{0,6}" + _N,
+        r"(?:当前|实际)\D{0,16}" + _N,
         r"\(" + _N + r" tokens",
     )
 )  # fmt: skip
+_SENT = re.compile(
+    r"\)?(?: ?(?:tokens?|jetons?|トークン|个|개))*\)?,?(?: (?:is|are|was|were))* ?(?:greater|larger|longer|more than|exceeds\b|"
+    r"beyond|too (?:long|large|big|many)|>|\+|plus\b|超过|超出|大于|を超|requested|demand|angefordert|solicitad|richiest|"
+    r"запрош|\((?:max|limit|massim|最大|최대))"
+)
+"""What follows a number that was sent, and is no limit, whatever stands before it."""
 _COMPARED = re.compile(_N + r"(?: tokens?)? ?(?:>=?|&gt;) ?(?:n_ctx:? ?)?(\d+)(?! ?-)")
 _EXCESS = (re.compile(r"(?:exceeded|exceeds|over|too long) by " + _N),)
 _LOWER_BOUND = re.compile(r"at least \d+ (?:input )?tokens|contains \d+ characters|at least \d+ input")
@@ -204,6 +216,12 @@ _COMPLETION_PARTS = re.compile(
     + r"(?: tokens?)? (?:(?:in|for|of) (?:the )?(?:completion|output|response|answer)|output tokens|`?max_new_tokens|"
     r"completion tokens)"
 )
+_COMPOSED = re.compile(
+    r"(?:prompt|input)(?: tokens?| length)*[ (]{1,2}"
+    + _N
+    + r"(?: tokens?)?\)? (?:\+|plus|and) (?:the )?`?max[_ ](?:\w+[_ ])?"
+    r"tokens`?[ (=]{1,2}" + _N
+)
 _SUM = re.compile(r"\b(\d+) \+ (?:completion |output |max_tokens )?(\d+)(?: > (\d+))?")
 _TOO_LARGE = re.compile(r"(?:max_tokens|max_completion_tokens|max_new_tokens)\W{1,3}(?:is )?too large: (\d+)")
 
@@ -212,6 +230,7 @@ def _plain(text: str) -> str:
     """Numbers without separators ("40,000", "1_048_576", "128k tokens"), so that one pattern reads them all."""
     text = re.sub(r"(?<=\d)[,_'\u00a0\u202f\u2009](?=\d{3}(?:[,_'\u00a0\u202f\u2009]\d{3})*(?!\d))", "", text)
     text = re.sub(r"(?<![\d.])(\d{1,3})((?:\.\d{3})+)(?= ?tokens?)", lambda m: m[1] + m[2].replace(".", ""), text)
+    text = re.sub(r"(?<=\d)-(?=tokens?\b)", " ", text)
     return re.sub(
         r"(?<![\w.])(\d+(?:\.\d+)?) ?k(?= ?tokens?| context|\))", lambda m: str(int(float(m[1]) * 1000)), text
     )
@@ -222,6 +241,9 @@ def _parts(text: str) -> tuple[int | None, int | None, int | None]:
     summed = _SUM.search(text)
     if summed:
         return int(summed[1]), int(summed[2]), int(summed[3]) if summed[3] else None
+    composed = _COMPOSED.search(text)
+    if composed:
+        return int(composed[1]), int(composed[2]), None
     prompts = [int(m[1]) for m in _PROMPT_PARTS.finditer(text)]
     completion = [int(m[1]) for m in _COMPLETION_PARTS.finditer(text)]
     too_large = _TOO_LARGE.search(text)
@@ -233,6 +255,8 @@ def _parts(text: str) -> tuple[int | None, int | None, int | None]:
 def _search(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
     for pattern in patterns:
         for found in pattern.finditer(text):
+            if patterns is _LIMITS and _SENT.match(text, found.end(1)):
+                continue
             if patterns is _EXCESS or not text[: found.start(1)].endswith((" by ", "at least ")):
                 return int(found[1])
     return None
