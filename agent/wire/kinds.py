@@ -25,12 +25,20 @@ class _Rule(NamedTuple):
 
 _NEVER = r"(?!)"
 _RULES = (
+    _Rule(
+        "tool_output",
+        r"tool_use_failed|json_validate_failed|output_parse_failed",
+        r"failed to (?:call a function|generate json|validate json)|tool call validation failed|error parsing tool call|"
+        r"failed to parse input at pos \d|xml syntax error on line|output (?:that )?could not be parsed|"
+        r"(?:failed|unable) to parse (?:the )?(?:model|assistant)\S* (?:output|response)",
+    ),
     _Rule("field_limit", r"above_max_length", r"(?:string|array) too long|maximum length \d+, but got"),
     _Rule(
         "content_filter",
-        r"content_?filter|data_?inspection|\b1301\b|moderation|content_policy|responsibleai|safety|prohibited_content",
+        r"content_?filter|data_?inspection|\b1301\b|base_resp_102[67]|moderation|content_policy|responsibleai|safety|prohibited_content",
         r"content (?:filter|management|policy|moderation)|inappropriate content|considered high risk|flagged|"
-        r"safety (?:system|reasons|filter)|blocked by content|violat\w+ (?:our|the|usage) polic|敏感|违规内容|不安全|内容安全",
+        r"safety (?:system|reasons|filter)|blocked by content|violat\w+ (?:\w+ ){1,3}(?:polic|guideline)|guardrail\w* (?:checks?|intervened|blocked)|"
+        r"(?:input|output) (?:new_)?sensitive|sensitive (?:content|words?|information)|敏感|违规内容|不安全|内容安全",
     ),
     _Rule(
         "media",
@@ -44,43 +52,51 @@ _RULES = (
     _Rule(
         "permission",
         _NEVER,
-        r"extra usage is required|"
+        r"extra usage is required|organization must be verified|requires terms acceptance|location is not supported|"
+        r"(?:country|region|territory)\b[^.]{0,40} not (?:supported|available|allowed)|"
+        r"not available in your (?:country|region|location)|"
         r"long[- ]context[^.]*(?:not (?:yet )?available|requires? (?:a )?(?:higher )?(?:tier|plan|beta))",
     ),
     _Rule(
+        "auth",
+        r"base_resp_(?:1004|2049)",
+        r"login fail|(?:api key|security token)\b[^.]{0,40} (?:leaked|revoked|disabled|expired)",
+    ),
+    _Rule(
         "billing",
-        r"insufficient_(?:quota|balance|credit|funds)|billing|arrear|overdue|payment|\b1113\b|\b1008\b|credit",
-        r"insufficient (?:balance|funds|credit|quota)|credit balance|more credits|good standing|overdue|arrears|"
-        r"payment required|(?:out of|no|enough|purchase) credits|billing (?:hard )?limit|"
-        r"exceeded your (?:current )?quota, please check|欠费|余额不足|充值",
-        r"usage limit|retry in \d|retry.?delay|per ?minute",
+        r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|exceeded_current_quota|billing|arrear|overdue|payment|"
+        r"\b1113\b|\b1008\b|base_resp_1008|credit",
+        r"insufficient (?:\w+ )?(?:balance|funds|credit|quota)|credit balance|more credits|good standing|overdue|arrears|"
+        r"payment required|(?:out of|no|enough|purchase) credits|billing (?:hard )?limit|credits? (?:is|are) (?:depleted|used up)|"
+        r"(?:balance|quota) is (?:insufficient|not enough)|check your (?:account )?balance|"
+        r"account\b[^\n]{0,60} suspended[^\n]{0,120} (?:billing|pay|invoice|balance)|"
+        r"exceeded your (?:current )?quota, please check|欠费|余额不足|充值|额度不足|额度已用尽|剩余额度|预扣费",
+        r"usage limit|retry in \d|retry.?delay|per[ _]?minute|#token-limit",
     ),
     _Rule(
         "quota",
-        r"usage_limit|quota_exceeded|\b13(?:08|09|10)\b|perday",
-        r"usage limit|billing cycle|request allowance|per ?day|配额|用量上限|使用上限|套餐|"
-        r"(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ )?(?:limit|quota|allowance)|"
-        r"quota (?:has been )?(?:exceeded|exhausted|reached)",
-        r"per ?minute",
+        r"usage_limit|quota_exceeded|\b13(?:08|09|10)\b|base_resp_2056|perday|setlimitexceeded|freetieronly",
+        r"usage limit|billing cycle|request allowance|per ?day|(?:calls|requests|tokens|messages) ?(?:per|/) ?(?:day|week|month)\b|\b[tr]pd\b|配额|用量上限|使用上限|套餐|"
+        r"(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ ){0,2}(?:limit|quota|allowance|allocation|cap)\b|"
+        r"quota (?:has been )?(?:exceeded|exhausted|reached)|(?:spend(?:ing)? cap|(?:spending|inference|key|budget) limit)|"
+        r"service has been paused|used up (?:your|its|the) |budget has been exceeded|"
+        r"free (?:tier|trial|quota)\b[^.]{0,40} (?:exhausted|exceeded)|(?:exhausted|exceeded) [^.]{0,20}free (?:tier|trial|quota)",
+        r"per[ _]?(?:minute|second)|#token-limit|throttling\.",
     ),
     _Rule(
         "overloaded",
         r"overload|unavailable_error|\b1305\b|server_?busy",
         r"overload|at capacity|no capacity|capacity (?:exceeded|limits?)|unable to handle|no healthy upstream|"
         r"(?:server|service|system|model) is (?:currently |too )?busy|model is (?:still |currently )?loading|"
+        r"experiencing high (?:traffic|demand|load)|capacity temporarily exceeded|负载已饱和|"
         r"loading model|no available (?:worker|channel|instance)|繁忙|过载|负载过高",
     ),
     _Rule(
         "rate_limit",
-        r"rate_?limit|throttl|toomanyrequests|\b130[23]\b|\b1002\b|\b1039\b|resource_exhausted",
-        r"rate.?limit|too many requests|(?:per|/) ?(?:min|minute|hour|second|sec)\b|\b[tr]p[mhs]\b|\bqp[sm]\b|throttl|slow down|"
+        r"rate_?limit|throttl|toomanyrequests|\b130[23]\b|base_resp_(?:1002|1039|1041|2045)|resource_exhausted",
+        r"rate.?limit|too many requests|request limit (?:reached|exceeded)|#token-limit|(?:per|/) ?(?:min|minute|hour|second|sec)\b|\b[tr]p[mhs]\b|\bqp[sm]\b|throttl|slow down|"
         r"too many tokens, please|resource_exhausted|requests? burst|burst|频率|频繁|速率|限流|并发",
         r"context[ _](?:length|window)",
-    ),
-    _Rule(
-        "tool_output",
-        r"tool_use_failed|json_validate_failed",
-        r"failed to (?:call a function|generate json|validate json)|tool call validation failed",
     ),
     _Rule(
         "schema",
@@ -102,7 +118,11 @@ _RULES = (
     _Rule(
         "not_found",
         r"model_?not_?found|decommissioned|deprecated",
-        r"model\W.{0,60}(?:decommissioned|deprecated|retired|no longer (?:supported|available))",
+        r"model\W(?!returned ).{0,60}(?:decommissioned|deprecated|retired|no longer (?:supported|available)|end of its life)|"
+        r"models?[/ ]\S+ (?:is not found|was removed)|not a (?:valid|chat) model|no models? (?:is |are )?loaded|"
+        r"model\b.{0,60} (?:only|not) (?:supported|accessible|available) (?:in|via|on|through) (?:the )?\S*/|"
+        r"model (?:id|identifier|name)s?\b.{0,90}(?:is invalid|not valid|isn.t supported|but you passed)|model (?:id|identifier|name) \S+ is not supported|"
+        r"requested model .{0,80}not supported|not work with the specified model|no allowed providers",
     ),
     _Rule(
         "params",
@@ -154,7 +174,7 @@ def kind_of(status: int | None, reading: Reading, provider: str = "", near_windo
     """The kind of a refusal. `near_window`: whether our own estimate is close to the window, None for not known."""
     text, codes = reading.text, reading.codes
     if reading.page:
-        return {413: "overflow", 429: "rate_limit"}.get(status or 0, "html")
+        return {401: "auth", 407: "auth", 413: "overflow", 429: "rate_limit"}.get(status or 0, "html")
     if not text and not codes:
         return _empty_kind(status, provider, near_window)
     kind = _ruled_kind(text, codes, f"{text} {reading.loc.lower()}")

@@ -62,6 +62,9 @@ def read_body(body: Any) -> Reading:
     pairs = list(_walk(value, "", 0))
     texts = [t for k, t in pairs if isinstance(t, str) and k not in _CODE_KEYS | {"loc"} and t.strip()]
     codes = " ".join(str(v) for k, v in pairs if k in _CODE_KEYS and not isinstance(v, bool)).lower()
+    base = value.get("base_resp") if isinstance(value, dict) else None
+    if isinstance(base, dict):  # MiniMax: its numbers mean other things than the same numbers elsewhere
+        codes += f" base_resp_{base.get('status_code')}"
     typed: dict[str, Any] = {}
     for key, found in pairs:
         typed.setdefault(key, found)
