@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.errors import APIError
 from agent.wire import Dialect
 from agent.wire.adapt import adapted
+from agent.wire.faults import Answer, classify
 
 SENT = {"model": "m", "messages": [], "temperature": 0.2, "max_tokens": 9, "stream": True, "stream_options": {}}
 
@@ -35,6 +40,46 @@ def test_the_model_the_messages_and_the_stream_stay() -> None:
 def test_other_kinds_of_failure_change_nothing() -> None:
     for kind in ("auth", "billing", "rate_limit", "overloaded", "content_filter", "media"):
         assert adapted(refusal("roles must alternate; temperature", kind, "temperature"), Dialect(), SENT) is None
+
+
+NO_TOOLS, FOLD, NO_FORMAT = {"tools": False}, {"system": "fold"}, {"drop": ("response_format",)}
+SENTENCES: list[tuple[int, str, dict[str, Any]]] = [
+    (500, "tools param requires --jinja flag", NO_TOOLS),
+    (500, "Unsupported param: tools", NO_TOOLS),
+    (400, "Function calling is not enabled for models/gemma-3-27b-it", NO_TOOLS),
+    (400, "Function calling is not supported for this model", NO_TOOLS),
+    (400, "Function call is not supported for this model.", NO_TOOLS),
+    (400, "Tools are unsupported by this model", NO_TOOLS),
+    (400, 'tool_choice="auto" requires --enable-auto-tool-choice', NO_TOOLS),
+    (400, "该模型不支持函数调用", NO_TOOLS),
+    (400, "当前模型不支持工具", NO_TOOLS),
+    (400, "Developer instruction is not enabled for models/gemma-3-27b-it", FOLD),
+    (400, "System messages are not supported by this model", FOLD),
+    (400, "the role of first message must be user", FOLD),
+    (400, "json mode cannot be combined with tool/function calling", NO_FORMAT),
+    (400, "Function calling with a response mime type: 'application/json' is unsupported", NO_FORMAT),
+    (400, "Json mode response is not supported when enable_thinking is true", NO_FORMAT),
+    (400, "The specified schema produces a constraint that has too many states for serving.", NO_FORMAT),
+    (400, "The model returned the following errors: `temperature` is deprecated for this model.", {"drop": ("temperature",)}),
+    (400, "this model is not supported MaxTokens, please use MaxCompletionTokens", {"output_cap": "max_completion_tokens"}),
+    (400, "The role 'tool' of message 3 comes too early", {}),
+    (400, "The model `m` has been deprecated and does not answer", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code, said, changed", SENTENCES, ids=[said[:50] for _, said, _ in SENTENCES])
+def test_a_refusal_that_a_change_would_mend_is_mended(code: int, said: str, changed: dict[str, Any]) -> None:
+    """From the words as they come to the dialect that goes out; a look-alike changes nothing."""
+    error = classify(Answer(code, {}, json.dumps({"error": {"message": said}}).encode()))
+    assert isinstance(error, APIError)
+    found = adapted(error, Dialect(), {**SENT, "tools": [], "response_format": {}})
+    assert (found[0] if found else Dialect()) == Dialect()._replace(**changed)
+
+
+def test_reasoning_that_is_unsupported_is_withheld() -> None:
+    error = refusal("'messages.2' : property 'reasoning_content' is unsupported", "tool_history")
+    found = adapted(error, Dialect(reasoning="calls"), SENT)
+    assert found == (Dialect(reasoning="drop"), "reasoning is withheld")
 
 
 WORDS = ["roles", "must", "alternate", "system", "'system'", "developer", "reasoning_content", "missing", "not", "supported", "tools",

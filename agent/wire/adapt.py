@@ -23,7 +23,7 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
     if error.kind not in ("params", "tool_history", "bad_request", "schema", "server", "not_found"):
         return None
     said = f"{error.text} {error.body}".lower()
-    for change in (_schema, _roles, _reasoning, _identifiers, _content, _tools):
+    for change in (_schema, _roles, _reasoning, _identifiers, _cap, _content, _tools):
         found = change(said, dialect, sent)
         if found is not None and found[0] != dialect:
             return found
@@ -33,7 +33,9 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
 def _schema(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     """A server that cannot hold an answer to this schema seldom names the parameter; it speaks of its machinery."""
     if "response_format" in sent and re.search(
-        r"grammar|json.?schema|response.?format|guided.?(?:decoding|json)|structured.?output|outlines", said
+        r"grammar|json.?schema|response.?format|guided.?(?:decoding|json)|structured.?output|outlines|json.?mode|"
+        r"response mime.?type|schema produces a constraint",
+        said,
     ):
         return dialect._replace(
             drop=tuple(dict.fromkeys((*dialect.drop, "response_format")))
@@ -44,6 +46,12 @@ def _schema(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Diale
 def _roles(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     if re.search(r"alternat|successive (?:user|assistant)|interleave|same role|consecutive", said):
         return dialect._replace(alternate=True), "roles alternate"
+    if re.search(
+        r"(?:developer|system) (?:instruction|message|prompt)s?\b[^.]{0,30}(?:not (?:enabled|supported|allowed)|unsupported)|"
+        r"role of (?:the )?first message must be user",
+        said,
+    ):
+        return dialect._replace(system="fold"), "the system message joins the first prompt"
     if "role" in said and re.search(r"does not support|not supported|unsupported|unknown|invalid", said):
         if re.search(r"['\"`]developer['\"`]", said):
             return dialect._replace(system="system"), "the system message has the role system"
@@ -60,7 +68,8 @@ def _reasoning(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Di
     if re.search(r"must be (?:passed|provided|included|sent)|missing|required|pass(?:ed)? back", said):
         return dialect._replace(reasoning="calls"), "reasoning is sent back"
     if re.search(
-        r"not permitted|extra|unknown|unexpected|unrecognized|not (?:allowed|supported)|should not|must not", said
+        r"not permitted|extra|unknown|unexpected|unrecognized|unsupported|not (?:allowed|supported)|should not|must not",
+        said,
     ):
         return dialect._replace(reasoning="drop"), "reasoning is withheld"
     return None
@@ -69,6 +78,13 @@ def _reasoning(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Di
 def _identifiers(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     if re.search(r"tool.?call.?id.*length of 9|length of 9.*tool.?call", said, re.DOTALL):
         return dialect._replace(ids="alnum9"), "call ids have nine letters"
+    return None
+
+
+def _cap(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    """Azure names no parameter as it is written."""
+    if "max_tokens" in sent and re.search(r"use \W?max_?completion_?tokens", said):
+        return dialect._replace(output_cap="max_completion_tokens"), "max_completion_tokens in place of max_tokens"
     return None
 
 
@@ -86,9 +102,10 @@ def _content(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dial
 
 def _tools(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     without = re.search(
-        r"(?:not|n't) support(?:ed)? (?:the )?(?:tools?|function)|tool (?:use|calling|calls?) (?:is|are) not supported|"
-        r"no endpoints found that support tool|expects? the `?tools=|tools? (?:is|are) not supported|"
-        r"tool choice requires",
+        r"(?:not|n't) support(?:ed)? (?:the )?(?:tools?|function)|"
+        r"(?:tool|function)s?(?: use| calls?| calling)? (?:is|are) (?:not (?:supported|enabled|available|allowed)|unsupported)|"
+        r"no endpoints found that support tool|expects? the `?tools=|tool.choice\S* requires|tools param requires|"
+        r"unsupported param\w*:? \W*tools\b|不支持 ?(?:函数|工具|function|tool)",
         said,
     )
     return (dialect._replace(tools=False), "this model is offered no tools") if without else None
