@@ -136,14 +136,14 @@ _RULES = (
 )
 _COMPILED = tuple((r.kind, re.compile(r.codes), re.compile(r.text), re.compile(r.unless)) for r in _RULES)
 _OUT = re.compile(
-    r"max_(?:completion_|output_|new_)?tokens(?![a-z_])|maxoutputtokens|output tokens?|completion tokens?|max output|"
+    r"max_?(?:completion_?|output_?|new_?)?tokens(?![a-z_])|output tokens?|completion tokens?|max output|"
     r"maximum tokens you requested|输出长度"
 )
 _IN = re.compile(
     r"\bprompt|\binputs?\b|\bmessages?\b|context|conversation|\+ ?`?max_|\+ completion|max_seq_len|上下文|输入"
 )
 _OUT_ITSELF = re.compile(
-    r"max_?(?:completion_|output_|new_)?tokens[`'\"]?(?: ?[(=]? ?\d+\)?| value)? (?:must|exceeds?\b|should|can ?not|may not)"
+    r"max_?(?:completion_?|output_?|new_?)?tokens[`'\"]?(?: ?[(=]? ?\d+\)?| value)? (?:must|exceeds?\b|should|can ?not|may not)"
 )
 """The output limit is what the sentence is about; that it speaks of the context beside it does not matter."""
 _BOUND = re.compile(

@@ -16,6 +16,8 @@ from agent.wire.sse import loads
 
 _READ = 6_000
 """Characters of a refusal that are judged: what is longer quotes something."""
+_ENDLESS = re.compile(r"\d{19,}")
+"""Digits that count nothing, and of which Python makes no number when there are thousands."""
 _QUIET_KEYS = {
     "failed_generation", "input", "request_id", "id", "provider_name", "more_info", "documentation_url", "trace",
     "model", "object", "@type", "plan_type", "object_id",
@@ -75,9 +77,8 @@ def read_body(body: Any) -> Reading:
     said = next((named[k] for k in _SHOWN_FIRST if k in named), texts[0] if texts else "")
     loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
     titled = [str(v) for k, v in pairs if k == "title"]
-    return Reading(
-        "\n".join([*texts, *titled])[:_READ].lower(), codes[:_READ], typed, " ".join(said.split()), loc, prose=prose
-    )
+    sentences = _ENDLESS.sub("0", "\n".join([*texts, *titled])[:_READ].lower())
+    return Reading(sentences, codes[:_READ], typed, " ".join(said.split()), loc, prose=prose)
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
