@@ -24,16 +24,17 @@ def fault_in(event: Event) -> Any:
         return value if value is not None else event.data.decode("utf-8", "replace")
     if not isinstance(value, dict):
         return None
-    if value.get("type") in ("error", "response.failed") or _is_error(value.get("error")):
-        return value
-    inner = value.get("Response", value.get("response"))  # Tencent cloud
-    if isinstance(inner, dict) and _is_error(inner.get("Error", inner.get("error"))):
+    error = value.get("error")
+    if (error and _is_error(error)) or value.get("type") in ("error", "response.failed"):
         return value
     base = value.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in _FINE:
         return value
     if value.get("choices") or value.get("usage"):
         return None
+    inner = value.get("Response", value.get("response"))  # Tencent cloud
+    if isinstance(inner, dict) and _is_error(inner.get("Error", inner.get("error"))):
+        return value
     if value.get("object") == "error" or any(value.get(key) for key in _ERROR_KEYS):
         return value
     said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))

@@ -177,16 +177,21 @@ class Assembler:
         if not self.model and isinstance(chunk.get("model"), str):
             self.model = chunk["model"]
         choices = chunk.get("choices")
-        listed = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
-        chosen = next((c for c in listed if c.get("index") in (0, None, "0")), None)
-        if chosen is not None:
-            self._first = True
-        elif listed and not self._first:
-            chosen = listed[0]
+        if not isinstance(choices, list) or not choices:
+            return []
+        chosen = None
+        for choice in choices:
+            if isinstance(choice, dict):
+                if choice.get("index") in (0, None, "0"):
+                    chosen, self._first = choice, True
+                    break
+                if chosen is None and not self._first:
+                    chosen = choice
         shown = self._choice(chosen) if chosen is not None else []
-        for other in listed if not self.calling else []:
-            if other is not chosen and isinstance(other.get("message"), dict):  # text and calls parted (Copilot)
-                self._delta({"tool_calls": other["message"].get("tool_calls")})
+        if len(choices) > 1 and not self.calling:
+            for other in choices:
+                if other is not chosen and isinstance(other, dict) and isinstance(other.get("message"), dict):
+                    self._delta({"tool_calls": other["message"].get("tool_calls")})  # text and calls parted (Copilot)
         self.started = self.started or bool(shown) or self.calling
         return shown
 
