@@ -52,8 +52,8 @@ _RULES = (
     _Rule(
         "permission",
         _NEVER,
-        r"extra usage is required|organization must be verified|requires terms acceptance|location is not supported|"
-        r"(?:country|region|territory)\b[^.]{0,40} not (?:supported|available|allowed)|"
+        r"extra usage is required|organization must be verified|requires terms acceptance|"
+        r"(?:country|region|territory|location) (?:is |are )?not (?:supported|available|allowed)|"
         r"not available in your (?:country|region|location)|"
         r"long[- ]context[^.]*(?:not (?:yet )?available|requires? (?:a )?(?:higher )?(?:tier|plan|beta))",
     ),
@@ -76,10 +76,10 @@ _RULES = (
     _Rule(
         "quota",
         r"usage_limit|quota_exceeded|\b13(?:08|09|10)\b|base_resp_2056|perday|setlimitexceeded|freetieronly",
-        r"usage limit|billing cycle|request allowance|per ?day|(?:calls|requests|tokens|messages) ?(?:per|/) ?(?:day|week|month)\b|\b[tr]pd\b|配额|用量上限|使用上限|套餐|"
+        r"usage limit|billing cycle|request allowance|per ?day|\d (?:\w+ )?(?:calls|requests|tokens) ?(?:per|/) ?(?:day|week|month)\b|\b[tr]pd\b|配额|用量上限|使用上限|套餐|"
         r"(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ ){0,2}(?:limit|quota|allowance|allocation|cap)\b|"
-        r"quota (?:has been )?(?:exceeded|exhausted|reached)|(?:spend(?:ing)? cap|(?:spending|inference|key|budget) limit)|"
-        r"service has been paused|used up (?:your|its|the) |budget has been exceeded|"
+        r"quota (?:has been )?(?:exceeded|exhausted|reached)|(?:spend(?:ing)? cap|key limit exceeded|(?:spending|inference|budget) limit)|"
+        r"service has been paused|used up (?:your|its|the) (?:\w+ ){0,2}(?:quota|allowance|allocation|credits?|limit)|budget has been exceeded|"
         r"free (?:tier|trial|quota)\b[^.]{0,40} (?:exhausted|exceeded)|(?:exhausted|exceeded) [^.]{0,20}free (?:tier|trial|quota)",
         r"per[ _]?(?:minute|second)|#token-limit|throttling\.",
     ),
@@ -113,16 +113,18 @@ _RULES = (
         r"system message must be|must be at the beginning|last (?:message|role)|no user query|unexpected role|"
         r"expects? the `?tools=|no tool (?:call|output) found|number of function (?:calls?|response)|function call turn",
     ),
-    _Rule("overflow", _NEVER, r"max_\w*tokens\b[^\n]*?(?<![\w\-])-(?!1\b)\d"),  # computed from what the prompt left
+    _Rule(
+        "overflow", _NEVER, r"max_\w*tokens\b[^\n]*?(?<![\w\-])-(?!1\b)\d+(?!\w)"
+    ),  # computed from what the prompt left
     _Rule("bad_request", _NEVER, r"batch size|too large to process"),
     _Rule(
         "not_found",
         r"model_?not_?found|decommissioned|deprecated",
         r"model\W(?!returned ).{0,60}(?:decommissioned|deprecated|retired|no longer (?:supported|available)|end of its life)|"
-        r"models?[/ ]\S+ (?:is not found|was removed)|not a (?:valid|chat) model|no models? (?:is |are )?loaded|"
+        r"models?[/ ]\S+ (?:is not found|was removed)|not a (?:valid|chat) model(?! param)|no models? (?:is |are )?loaded|"
         r"model\b.{0,60} (?:only|not) (?:supported|accessible|available) (?:in|via|on|through) (?:the )?\S*/|"
         r"model (?:id|identifier|name)s?\b.{0,90}(?:is invalid|not valid|isn.t supported|but you passed)|model (?:id|identifier|name) \S+ is not supported|"
-        r"requested model .{0,80}not supported|not work with the specified model|no allowed providers",
+        r"requested model (?:\S+ )?is not supported|not work with the specified model|no allowed providers",
     ),
     _Rule(
         "params",

@@ -159,7 +159,7 @@ _LIMITS = tuple(
         r"must have less than " + _N,
         r"maximum (?:allowed )?(?:input |prompt |model )?(?:length|tokens?|size)(?: allowed| of| is|:)*\s*\(?" + _N,
         r"(?:configured |token |model )?limit (?:for this model )?(?:of|is|:|was)\s*" + _N,
-        r"(?:maximum|max(?!_\w*tokens\b)|limit|massim[oa])(?:(?!input|prompt|request|current|given)[^\d.]){0,40}?\(?"
+        r"(?:maximum|max(?!_\w*tokens\b)|limit|massim[oa])(?:(?![:;,] ?(?:input|prompt|request|current|given))[^\d.]){0,40}?\(?"
         + _N,
         r"(?:kontext(?:fenster|länge)|contexte|contexto|contesto|контекст\w*)[^\d.]{0,24}" + _N,
         r"(?:最大限制|上限|限制|最大|上下文长度|上下文窗口|최대)[^\d]{0,12}" + _N,
@@ -194,7 +194,7 @@ _HAVES = tuple(
     )
 )  # fmt: skip
 _SENT = re.compile(
-    r"\)?(?: ?(?:tokens?|jetons?|トークン|个|개))*\)?,?(?: (?:is|are|was|were))* ?(?:greater|larger|longer|more than|exceeds\b|"
+    r"\)?(?: ?(?:tokens?|jetons?|トークン|个|개))*\)?(?: (?:is|are|was|were))* ?(?:greater|larger|longer|more than|exceeds\b|"
     r"beyond|too (?:long|large|big|many)|>|\+|plus\b|超过|超出|大于|を超|requested|demand|angefordert|solicitad|richiest|"
     r"запрош|\((?:max|limit|massim|最大|최대))"
 )
