@@ -175,7 +175,7 @@ class _Completion:
 
         client = self.client
         near = None if client.window is None else self._estimate() >= 0.9 * client.window
-        return classify(
+        error = classify(
             Answer(
                 refusal.status,
                 refusal.headers,
@@ -186,6 +186,9 @@ class _Completion:
                 time.time(),
             )
         )
+        if error.kind == "auth" and not client.target.api_key:
+            error.hint = "No key was sent: set OPENAI_API_KEY, or the variable that `agent models` names"
+        return error
 
     # the reply
 

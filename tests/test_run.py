@@ -711,3 +711,45 @@ def test_a_finished_turn_stays_finished(home: Path, tmp_path: Path, stopped_by: 
     if stopped_by != signal.SIGKILL:
         assert (run.returncode, "the compaction after the answer was stopped" in err.decode()) == (0, True)
     assert shape(only_log(home))[-1].startswith("assistant: A A")
+
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001"
+    "e221bc330000000049454e44ae426082"
+)
+
+
+def test_an_image_that_another_model_saw_is_told_to_one_that_sees_none(
+    agent: Runner, home: Path, tmp_path: Path
+) -> None:
+    """It stands in the history and cannot be left out; one in the prompt itself is the user's to leave out."""
+    (tmp_path / "work" / "a.png").write_bytes(PIXEL)
+
+    def blind(request: dict[str, Any], index: int) -> Any:
+        if any(isinstance(message["content"], list) for message in request["messages"]):
+            return status(400, {"error": {"message": "This model does not support image input."}})
+        return text("fine")
+
+    with ScriptedServer([text("a dot")]) as server:
+        agent("-f", "a.png", "what is it?", **at(server))
+    with ScriptedServer(blind) as server:
+        on = agent("--last", "go on", "-m", "other", **at(server))
+        again = agent("--last", "-f", "a.png", "and this?", "-m", "other", **at(server))
+    assert (on.code, on.out) == (0, "fine\n")
+    assert "from now on: images of earlier prompts are told, not shown" in on.err
+    assert server.requests[1]["messages"][1]["content"].endswith("[an image that this model cannot be shown]")
+    assert (again.code, "Leave it out" in again.err) == (1, True)
+    assert agent("sessions", "replay", only_log(home).stem, "--check").code == 0
+
+
+def test_a_server_that_wants_a_key_when_none_was_sent(agent: Runner, home: Path) -> None:
+    with ScriptedServer([status(401, {"error": {"message": "missing key"}})]) as server:
+        done = agent("hi", **at(server, OPENAI_API_KEY=""))
+    assert (done.code, "No key was sent: set OPENAI_API_KEY" in done.err) == (3, True)
+
+
+def test_a_session_that_goes_on_elsewhere_says_where_its_tools_work(agent: Runner, home: Path, tmp_path: Path) -> None:
+    with ScriptedServer([text("one"), text("two")]) as server:
+        agent("hi", **at(server))
+        done = agent("-c", only_log(home).stem, "go on", cwd=tmp_path, **at(server))
+    assert f"info: the session began in {tmp_path}/work; its tools now work in {tmp_path}\n" in done.err

@@ -312,6 +312,9 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
         emit(Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {flags} says nothing here"))
     if gear.builtin and not ask.resumes:
         emit(Notice("info", "toy_model", TOY))
+    begun = session.meta.get("cwd")
+    if ask.resumes and isinstance(begun, str) and begun != os.getcwd() and gear.toolbox.names():
+        emit(Notice("info", "moved", f"the session began in {begun}; its tools now work in {os.getcwd()}"))
     if ask.resumes and settings.origin.get("system") == "flag":
         emit(
             Notice(

@@ -53,6 +53,8 @@ class Dialect(NamedTuple):
     """Content of a message that only calls tools: "null", "empty" or "omit"."""
     tools: bool = True
     """False: calls and results are told as text."""
+    images: bool = True
+    """False: of images before the last prompt only is told that they were there."""
     drop: tuple[str, ...] = ()
     """Request parameters this server refuses."""
 
@@ -81,6 +83,8 @@ def prepare_for_wire(messages: Iterable[Any], dialect: Dialect | None = None) ->
     read = [m for m in map(_read, messages) if m is not None]
     system = [m["content"] for m in read if m["role"] == "system"]
     talk = _pair([m for m in read if m["role"] != "system"], dialect)
+    if not dialect.images:
+        talk = _unseen(talk)
     if not dialect.tools:
         talk = [_as_text(m) for m in talk]
     if not talk or talk[0]["role"] != "user":
@@ -116,6 +120,20 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def with_images(messages: Sequence[Message]) -> list[int]:
+    """Places of the messages before the last prompt that show something beside text."""
+    last = max((at for at, m in enumerate(messages) if m["role"] == "user"), default=0)
+    return [at for at, m in enumerate(messages[:last]) if isinstance(m.get("content"), list)]
+
+
+def _unseen(talk: list[Message]) -> list[Message]:
+    shown = list(talk)
+    for at in with_images(talk):
+        told = [part.get("text") or "[an image that this model cannot be shown]" for part in talk[at]["content"]]
+        shown[at] = {**talk[at], "content": "\n".join(told)}
+    return shown
 
 
 def _read(message: Any) -> Message | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import APIError
-from agent.wire import Dialect
+from agent.wire import Dialect, with_images
 
 _OTHER_CAP = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _NEVER_DROPPED = {"model", "messages", "stream"}
@@ -20,6 +20,8 @@ _NEVER_DROPPED = {"model", "messages", "stream"}
 
 def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     """The dialect to try next and what was changed, in words; `sent` is the refused request's parameters."""
+    if error.kind == "media":
+        return _images(dialect, sent)
     if error.kind not in ("params", "tool_history", "bad_request", "schema", "server", "not_found"):
         return None
     said = f"{error.text} {error.body}".lower()
@@ -28,6 +30,13 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
         if found is not None and found[0] != dialect:
             return found
     return _parameter(error, dialect, sent) if error.kind in ("params", "bad_request") else None
+
+
+def _images(dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    """An image that was taken by another model stays in the history; one in the last prompt is the user's to leave out."""
+    if dialect.images and with_images(sent.get("messages", ())):
+        return dialect._replace(images=False), "images of earlier prompts are told, not shown"
+    return None
 
 
 def _schema(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
