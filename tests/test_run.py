@@ -753,3 +753,10 @@ def test_a_session_that_goes_on_elsewhere_says_where_its_tools_work(agent: Runne
         agent("hi", **at(server))
         done = agent("-c", only_log(home).stem, "go on", cwd=tmp_path, **at(server))
     assert f"info: the session began in {tmp_path}/work; its tools now work in {tmp_path}\n" in done.err
+
+
+def test_a_prompt_is_utf_8_whatever_the_locale(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("八〇八〇")]) as server:
+        done = agent("-q", "端口是 8080", **at(server, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
+    assert (done.code, done.out) == (0, "八〇八〇\n")
+    assert server.requests[0]["messages"][-1]["content"] == "端口是 8080"

@@ -3,6 +3,7 @@ for."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,7 +65,7 @@ class Ask(NamedTuple):
         own = {name: given.pop(name) for name in list(given) if name in cls._fields}
         flags = {name: None if value is False else tuple(value) if isinstance(value, list) else value
                  for name, value in given.items()}  # fmt: skip
-        return cls(words=words, flags=flags, format=form, **own)
+        return cls(words=list(map(_typed, words)), flags=flags, format=form, **own)
 
     @property
     def resumes(self) -> str | None:
@@ -91,6 +92,14 @@ def is_compact_command(message: Message) -> bool:
 
 
 # ---- effects ----
+
+
+def _typed(word: str) -> str:
+    """A word of the command line as UTF-8, whatever the locale took its bytes for."""
+    try:
+        return os.fsencode(word).decode("utf-8")
+    except UnicodeError:
+        return word
 
 
 def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | None:
