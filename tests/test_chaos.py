@@ -40,7 +40,6 @@ class Pen:
     schema: dict[str, Any] = field(default_factory=lambda: {
         "type": "function", "function": {"name": "pen", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}},
     })  # fmt: skip
-    side_effects: bool = False
     written: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, args: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -32,7 +32,6 @@ class Reader:
     result: str = "fine"
     name: str = "read_file"
     schema: dict[str, Any] = field(default_factory=lambda: READ)
-    side_effects: bool = False
 
     def run(self, args: dict[str, Any], context: ToolContext) -> ToolResult:
         return ToolResult(self.result, True, False, {})

@@ -84,7 +84,9 @@ def _load(session: Session) -> record.Gathered | None:
             return None
         if told["archives"] != _marks(session):
             return None
-        return record.Gathered([Statement(*each) for each in parse(statements)["statements"]], told["last"])
+        found = [Statement(*each) for each in parse(statements)["statements"]]
+        kinds = {tuple(map(type, each)) for each in found}
+        return record.Gathered(found, int(told["last"])) if kinds <= {(int, str, str, dict, bool, int)} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

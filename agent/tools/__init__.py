@@ -71,10 +71,6 @@ class Toolbox:
         """Offer one more tool (recall, once something is archived)."""
         self._tools[tool.name] = tool
 
-    def side_effects(self, name: str) -> bool:
-        """Whether the tool may change something; an unknown tool changes nothing."""
-        return name in self._tools and self._tools[name].side_effects
-
     def summary(self, call: ToolCall) -> str:
         """One line for people: the command, the path, the query. Total."""
         try:

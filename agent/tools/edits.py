@@ -36,7 +36,6 @@ class WriteFile:
     """Create a file (with its directories), or replace one that was read."""
 
     name = "write_file"
-    side_effects = True
     schema = function_schema(
         "write_file",
         "Create a file, or replace all of one you have read.",
@@ -51,7 +50,6 @@ class EditFile:
     """Replace pieces of a file that was read; all or none."""
 
     name = "edit_file"
-    side_effects = True
     schema = function_schema(
         "edit_file",
         "Replace text in a file you have read. Each old must match exactly once.",

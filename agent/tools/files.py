@@ -26,7 +26,6 @@ class ReadFile:
     and a tab before each), or a directory."""
 
     name = "read_file"
-    side_effects = False
     schema = function_schema(
         "read_file",
         "Read a text file, or list a directory.",

@@ -11,7 +11,6 @@ class Recall:
     """Search the originals of the session; the run supplies the search."""
 
     name = "recall"
-    side_effects = False
     schema = function_schema(
         "recall",
         "Search this session's earlier messages for words.",

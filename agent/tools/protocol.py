@@ -85,7 +85,6 @@ class Tool(Protocol):
 
     name: str
     schema: Schema
-    side_effects: bool
 
     def run(self, args: dict[str, Any], context: ToolContext) -> ToolResult: ...
 

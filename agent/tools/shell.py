@@ -32,7 +32,6 @@ class Bash:
     """Run a command with bash in the working directory. `timeout` is in seconds."""
 
     name = "bash"
-    side_effects = True
     schema = function_schema(
         "bash",
         "Run a bash command without input. Background processes end with it.",

@@ -128,7 +128,7 @@ def _server_checks(
         yield Check("answer", FAILED, error.text, error.hint)
         return
     yield _answered(reply)
-    yield _streamed(deltas, reply)
+    yield _streamed(deltas)
     yield _counted(reply)
     yield _tools(client)
     yield _response_format(client)
@@ -155,7 +155,7 @@ def _answered(reply: Reply) -> Check:
     return Check("answer", OK, f"{said!r} in {reply.seconds:.1f} s")
 
 
-def _streamed(deltas: list[Delta], reply: Reply) -> Check:
+def _streamed(deltas: list[Delta]) -> Check:
     if len(deltas) > 1:
         return Check("stream", OK, f"{len(deltas)} fragments")
     return Check("stream", WARNING, "the answer came in one piece", "A proxy may hold it back; nothing else is wrong")

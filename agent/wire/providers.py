@@ -135,7 +135,7 @@ def resolve(
         return _of(named, rest, environ, "model name")
     if spec:
         try:
-            return _of(_by_family(spec, environ), spec, environ, "model name")
+            return _of(_by_family(spec), spec, environ, "model name")
         except ConfigError as refused:
             if _family(spec):
                 raise
@@ -258,7 +258,7 @@ def _from_alias(name: str, alias: Mapping[str, Any], environ: Mapping[str, str])
         found = _at(str(url), model, environ, f"alias {name}")
     else:
         found = _of(
-            provider or _by_family(model, environ),
+            provider or _by_family(model),
             model,
             {**environ, **_lent(provider, variable, environ)},
             f"alias {name}",
@@ -277,7 +277,7 @@ def _lent(provider: Provider | None, variable: str, environ: Mapping[str, str]) 
     return {provider.keys[0]: environ.get(variable, "")} if provider and variable and provider.keys else {}
 
 
-def _by_family(model: str, environ: Mapping[str, str]) -> Provider:
+def _by_family(model: str) -> Provider:
     """Whose model this is by its name; else OpenAI."""
     return _family(model) or BY_NAME["openai"]
 

@@ -106,7 +106,6 @@ class Broken:
     """A tool of another origin that crashes, or stops the run."""
 
     name = "broken"
-    side_effects = True
     schema = function_schema("broken", "Crash.", {})
 
     def __init__(self, error: BaseException) -> None:
