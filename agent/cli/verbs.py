@@ -270,8 +270,9 @@ def prune(
     from agent.log.library import prune as walk
 
     store, span = store_of(session_dir), parse_span(older_than)
-    due = sum(1 for _ in walk(store, span, dry_run=True))
-    if due and not dry_run and not agreed(f"Remove {due} sessions for good?", yes):
+    due = [id for id, _ in walk(store, span, dry_run=True)]
+    shown = ", ".join(due[:10]) + (", ..." if len(due) > 10 else "")
+    if due and not dry_run and not agreed(f"Remove {len(due)} sessions of all directories for good ({shown})?", yes):
         note("nothing was removed")
         raise typer.Exit(1)
     for id, what in walk(store, span, dry_run=dry_run):
