@@ -24,7 +24,8 @@ GENERATIONS. A rewrite (compaction, prune, undo, redo, rename, repair) makes a n
 `<id>.archive/NNNN.jsonl`, never touched again. `meta.counts` says what had been used up when a generation began, so
 opening reads one file however long the life; `meta.archived` holds the SHA-256 of the file before, so the generations
 are a chain in which no byte can change unseen. `request.k` counts task requests from 1 over the life: request K was
-made in the last generation whose `counts.requests` is below K, from the entries before the answer that carries K.
+made in the last generation whose `counts.requests` is below K, from the entries before the answer that carries K; where
+that one was archived with bad lines, its repair, the generation after it, shows it.
 
 WRITING. Append: one write with the newline, then fsync; an error cuts the file back. Rewrite: temporary file, fsync;
 link the old file into the archive (copy where links are refused), fsync that directory; replace; fsync the directory.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from disks import Quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import META, ask, compact, texts, user
@@ -15,6 +17,7 @@ from agent.log import archive
 from agent.log.entries import encode
 from agent.log.mend import Finding, examine, repair, rescue
 from agent.session import Session
+from agent.wire import prepare_for_wire
 
 HEAD = b'{"type":"meta","version":1,"id":"d","model":"m"}\n'
 ONE = b'{"type":"message","n":1,"message":{"role":"user","content":"one"}}\n'
@@ -91,6 +94,71 @@ def test_a_damaged_record_in_a_long_life(store: str) -> None:
         assert (session.next_request(), session.meta["counts"]["generation"]) == (5, 2)
         assert archive.undo(session)["messages"] == {"before": 5, "after": 8}
         assert texts(session)[:1] == ["turn 0"]
+
+
+DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "NULs before a record": lambda line, _: bytes(300) + line,
+    "two records on one line": lambda line, _: line[:-1],
+    "a record broken by a raw line end": lambda line, _: line.replace(b",", b",\n", 1),
+    "a torn copy of the line before": lambda line, before: before[:40] + line,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_what_was_mended_without_loss_proves_every_request_again(store: str, name: str) -> None:
+    """In a life with a compaction, whichever line was damaged, the first one too, and even if another is damaged after
+    the repair: each request is shown as it was sent, each answer's proof is counted, and nothing differs."""
+    sent = []
+
+    def turn(session: Session, text: str) -> None:
+        sent.append(prepare_for_wire([*session.view(), {"role": "user", "content": text}]))
+        ask(session, text)
+
+    def spoiled(lines: list[bytes], at: int) -> bytes:
+        bad = DAMAGE[name](lines[at], lines[at - 1])
+        return b"".join([*lines[:at], bad, *lines[at + 1 :]])
+
+    with Session.create(store, META, id="life", disk=Quick()) as session:
+        for number in range(3):
+            turn(session, f"turn {number}")
+        compact(session)
+        for number in range(3, 6):
+            turn(session, f"turn {number}")
+    path = Path(session.path)
+    whole = path.read_bytes().splitlines(keepends=True)
+    for at in range(len(whole) - 1):
+        for second in (None, len(whole) - 2):
+            path.write_bytes(spoiled(whole, at))
+            assert repair(store, "life", disk=Quick()).findings
+            if second is not None:
+                path.write_bytes(spoiled(path.read_bytes().splitlines(keepends=True), second))
+                assert repair(store, "life", disk=Quick()).findings
+            with Session.open(store, "life", disk=Quick()) as session:
+                turn(session, "after the repair")
+            found = archive.check(session)
+            assert (at, second, found.requests, found.problems) == (at, second, len(sent), [])
+            assert [archive.at_request(session, k).messages for k in range(1, len(sent) + 1)] == sent
+            sent.pop()
+            for each in Path(store, "life.archive").glob("*"):
+                if each.name != "0001.jsonl":
+                    each.unlink()
+
+
+def test_a_request_that_cannot_be_shown_as_it_was_sent_says_so(store: str) -> None:
+    """A byte that is lost for good: the requests that held it differ, and only they."""
+    with Session.create(store, META, id="d") as session:
+        for word in ("one", "two", "three"):
+            ask(session, word)
+    path = Path(session.path)
+    path.write_bytes(path.read_bytes().replace(b'"two"', b'"t\xffo"'))
+    repair(store, "d")
+    session = Session.read(store, "d")
+    assert [archive.at_request(session, k).differs for k in (1, 2, 3)] == [False, True, True]
+    assert archive.at_request(session, 3).messages[2]["content"] == "t\ufffdo"
+    found = archive.check(session)
+    assert (found.requests, [p.split(":")[0] for p in found.problems]) == (
+        3, ["request 2 (current)", "request 3 (current)"]
+    )  # fmt: skip
 
 
 def test_a_record_written_twice_gets_a_number_of_its_own(store: str) -> None:

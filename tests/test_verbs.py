@@ -206,6 +206,10 @@ def test_replay_and_its_proof(store: str, sessions) -> None:  # type: ignore[no-
     assert (checked.code, checked.json["ok"]) == (1, False)
     assert checked.json["problems"][0] == "archive 0001 is not the file that was archived"
     assert checked.json["problems"][1].startswith("request 2 (0001): ")
+    assert sessions("replay", ID, "--request", "1").err == ""
+    assert sessions("replay", ID, "--request", "2").err == (
+        f"agent: request 2 was sent otherwise: this is what can be read of it; agent sessions replay {ID} --check\n"
+    )
 
 
 def test_damage_is_shown_and_told(store: str, sessions) -> None:  # type: ignore[no-untyped-def]

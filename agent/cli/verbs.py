@@ -355,7 +355,14 @@ def replay(
     if check:
         _check(session, request, json)
         return
-    messages = archive.at_request(session, request).messages if request else archive.seen_now(session)
+    if request:
+        seen = archive.at_request(session, request)
+        messages = seen.messages
+        if seen.differs:
+            proof = f"agent sessions replay {session.id} --check"
+            note(f"request {request} was sent otherwise: this is what can be read of it; {proof}")
+    else:
+        messages = archive.seen_now(session)
     if json:
         out_json({"messages": messages})
     else:

@@ -9,7 +9,7 @@ Undo and redo are rewrites themselves: the file they replace joins the row, so t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
@@ -24,7 +24,7 @@ from agent.log.disk import (
     storing,
     write_new,
 )
-from agent.log.entries import Entry, encode, parse, replay
+from agent.log.entries import Entry, encode, largest_request, parse, replay
 from agent.log.lock import Lock
 from agent.log.logfile import (
     beside,
@@ -52,6 +52,11 @@ class Seen(NamedTuple):
     messages: list[Message]
     recorded: str
     computed: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether this is provably not what was sent."""
+        return self.recorded not in ("", self.computed)
 
 
 def seen(entries: Sequence[Entry], place: int, generation: str) -> Seen:
@@ -137,25 +142,48 @@ def _take_back(session: Session, entries: list[Entry], about: dict[str, Any]) ->
 def at_request(session: Session, k: int) -> Seen:
     """What the model saw at request `k`, counted from 1 over the session's life. Raises SessionNotFound.
 
-    Reads the first line of the generations from the newest on, and the whole of one.
+    Reads the first line of the generations from the newest on, and the whole of one; of more where it was damaged.
     """
-    if counts_of(session.meta)["requests"] < k:
-        found, where = session.entries, "current"
-    else:
-        with storing(f"read the archive of session {session.id}"):
-            path = next((p for p in _newest_first(session) if counts_of(_first_line(p))["requests"] < k), "")
-            found = load(path).entries if path else []
-        where = os.path.basename(path).removesuffix(".jsonl")
+    name, found = _generation_with(session, k)
     for number, place in places(found, 0):
         if number == k:
-            return seen(found, place, where)
+            return seen(found, place, name)
     raise SessionNotFound(
         f"session {session.id} has no request {k}", f"It made {session.next_request() - 1} that were answered"
     )
 
 
-def _newest_first(session: Session) -> list[str]:
-    return generation_paths(session.path)[::-1]
+def _generation_with(session: Session, k: int) -> tuple[str, list[Entry]]:
+    """Name and entries of the generation that shows request `k` best: the one in which it was made, or its repair."""
+    if counts_of(session.meta)["requests"] < k:
+        return "current", session.entries
+    with storing(f"read the archive of session {session.id}"):
+        row = [*generation_paths(session.path), session.path]
+        place = next((i for i in reversed(range(len(row) - 1)) if _requests_before(row, i) < k), None)
+        if place is None:
+            return "", []
+        loaded = load(row[place])
+        while loaded.bad and place + 1 < len(row) and _was_archived(row[place], _first_line(row[place + 1])):
+            place += 1
+            loaded = load(row[place])
+    name = "current" if row[place] == session.path else os.path.basename(row[place]).removesuffix(".jsonl")
+    return name, loaded.entries
+
+
+def _requests_before(row: Sequence[str], place: int) -> int:
+    """How many requests were made before a generation of the row began. Where its meta line cannot be read, the one
+    before it says so."""
+    meta = _first_line(row[place])
+    if meta.get("type") == "meta" or place == 0:
+        return counts_of(meta)["requests"]
+    return largest_request(load(row[place - 1]).entries, _requests_before(row, place - 1))
+
+
+def _was_archived(path: str, meta: Entry) -> bool:
+    """Whether the generation with this first line replaced the file at `path` as it is now. One with bad lines is
+    replaced by nothing but its repair."""
+    link = meta.get("archived")
+    return isinstance(link, dict) and link.get("sha256") == digest_file(path)
 
 
 def _first_line(path: str) -> Entry:
@@ -181,20 +209,33 @@ def check(session: Session) -> Check:
     if session.path:
         problems += [f"line {line} cannot be read: {why}" for line, why in load(session.path).bad]
     requests = 0
-    for name, meta, entries in session.generations():
-        for k, place in places(entries, counts_of(meta)["requests"]):
+    for name, entries, before in _proving(session, files):
+        for k, place in places(entries, before):
             found = seen(entries, place, name)
             requests += bool(found.recorded)
-            if found.recorded and found.recorded != found.computed:
+            if found.differs:
                 problems.append(f"request {k} ({name}): {found.computed[:12]} now, {found.recorded[:12]} when sent")
-    return Check(requests, files, problems)
+    return Check(requests, len(files), problems)
+
+
+def _proving(session: Session, files: Mapping[str, bool]) -> Iterator[tuple[str, list[Entry], int]]:
+    """(name, entries, requests made before it) of each generation that shows what was sent. One that was archived with
+    bad lines does not: its repair stands for it."""
+    mended: int | None = None
+    for name, meta, entries in session.generations():
+        before = counts_of(meta)["requests"] if mended is None else mended
+        if name in session.damaged and files.get(name):
+            row = generation_paths(session.path)
+            mended = _requests_before(row, row.index(_path_of(session, name))) if mended is None else mended
+        else:
+            mended = None
+            yield name, entries, before
 
 
 def check_request(session: Session, k: int) -> Check:
     """`check` of one request alone. Raises SessionNotFound."""
     found = at_request(session, k)
-    differs = found.recorded and found.recorded != found.computed
-    problems = [f"request {k}: {found.computed[:12]} now, {found.recorded[:12]} when sent"] if differs else []
+    problems = [f"request {k}: {found.computed[:12]} now, {found.recorded[:12]} when sent"] if found.differs else []
     return Check(int(bool(found.recorded)), 0, problems)
 
 
@@ -204,26 +245,28 @@ def seen_now(session: Session) -> list[Message]:
     return prepare_for_wire(session.view(), Dialect.from_json(last["request"].get("dialect")))
 
 
-def _check_chain(session: Session) -> tuple[int, list[str]]:
-    """Follow `meta.archived` from the log back to the first file, comparing sizes and digests."""
-    checked, problems = 0, []
+def _check_chain(session: Session) -> tuple[dict[str, bool], list[str]]:
+    """Follow `meta.archived` from the log back to the first file: whether each is the file that was archived, by name,
+    and what is wrong."""
+    files: dict[str, bool] = {}
+    problems: list[str] = []
     meta = session.meta
     while isinstance(link := meta.get("archived"), dict):
-        path = _path_of(session, str(link.get("name")))
-        checked += 1
+        name = str(link.get("name"))
+        if name in files:
+            break  # a damaged link that points back
+        files[name] = False
+        path = _path_of(session, name)
         try:
-            same = digest_file(path) == link.get("sha256")
+            files[name] = _was_archived(path, meta)
             meta = _first_line(path)
         except OSError as error:
-            problems.append(f"archive {link.get('name')} cannot be read: {error.strerror}")
+            problems.append(f"archive {name} cannot be read: {error.strerror}")
             break
-        if not same:
-            problems.append(f"archive {link.get('name')} is not the file that was archived")
-            bad = load(path).bad
-            problems += [f"archive {link.get('name')}, line {line}: {why}" for line, why in bad]
-        if checked > len(generation_paths(session.path)):
-            break  # a damaged link that points back
-    return checked, problems
+        if not files[name]:
+            problems.append(f"archive {name} is not the file that was archived")
+            problems += [f"archive {name}, line {line}: {why}" for line, why in load(path).bad]
+    return files, problems
 
 
 def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **meta_changes: Any) -> str:
