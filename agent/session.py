@@ -59,9 +59,9 @@ from agent.log.disk import DISK, Disk, digest_file, forget, make_directory, make
 from agent.log.entries import Entry, encode, largest_request, number, replay
 from agent.log.lock import Lock
 from agent.log.logfile import (
-    VERSION,
     Loaded,
     beside,
+    check_version,
     corrupt,
     counts_of,
     existing,
@@ -301,11 +301,9 @@ class Session:
         with storing(f"open session {self.id}"):
             writer = self._writer = Writer(self.path, self._disk)
             loaded = load(self.path, writer.fd)
+            check_version(self.id, loaded.meta)
             if loaded.bad and not damaged:
                 raise corrupt(self.id, self.path, loaded)
-            version = loaded.meta.get("version", 0)
-            if not isinstance(version, int) or version > VERSION:
-                raise SessionError(f"session {self.id} was written by a later version of agent", "Upgrade agent")
             self._adopt(loaded)
             if loaded.tail:
                 target = writer.set_aside(loaded.tail)

@@ -78,3 +78,32 @@ def test_what_is_no_session_is_exit_4(agent: Runner, store: Path, id: str) -> No
         done = agent("-c", id, "hello", OPENAI_BASE_URL=server.url, MODEL="scripted")
         assert (done.code, done.out, server.requests) == (4, "", [])
     assert sorted(os.listdir(store)) == before
+
+
+def test_a_session_of_a_later_version_is_only_read(agent: Runner, store: Path) -> None:
+    """Whatever stands in its lines: exit 4 and the advice to upgrade for all that would write or copy it, no request,
+    not a byte changed, no copy; reading verbs show what they understand."""
+    log = store / f"{ID}.jsonl"
+    strange = b'{"type":"thought","n":3,"x":1}\n{"type":"message","n":4,"message":{"speaker":"user"}}\n'
+    log.write_bytes(log.read_bytes().replace(b'"version":1', b'"version":2') + strange)
+    before = log.read_bytes()
+    told = f"session {ID} was written by a later version of agent. Upgrade agent"
+    with ScriptedServer([text("no")]) as server:
+        env = {"OPENAI_BASE_URL": server.url, "MODEL": "scripted"}
+        for command in (
+            ["-c", ID, "go on"],
+            ["-c", ID, "--fork", "go on"],
+            ["sessions", "fork", ID],
+            ["sessions", "fork", ID, "--at", "1"],
+            ["sessions", "undo", ID],
+            ["sessions", "name", ID, "mine"],
+            ["sessions", "compact", ID],
+            ["doctor", ID],
+            ["doctor", ID, "--dry-run"],
+        ):
+            done = agent(*command, **env)
+            assert (done.code, done.out, told in done.err.replace("\n", " ")) == (4, "", True), (command, str(done))
+            assert "damaged" not in done.err
+        assert server.requests == []
+    assert agent("sessions", "show", ID).out == "user · 1\nbefore\n\nassistant · 2\nre: before\n\n"
+    assert (log.read_bytes(), sorted(os.listdir(store))) == (before, [f"{ID}.jsonl", f"{ID}.lock"])

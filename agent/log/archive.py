@@ -28,6 +28,8 @@ from agent.log.entries import Entry, encode, largest_request, parse, replay
 from agent.log.lock import Lock
 from agent.log.logfile import (
     beside,
+    check_version,
+    corrupt,
     counts_of,
     existing,
     fresh_meta,
@@ -274,7 +276,8 @@ def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **met
 
     The source is only read, so it may be in use. The new session exists from one moment on, complete: its archive is
     durable before its log gets its name.
-    Raises: SessionNotFound, SessionCorrupt, UsageError when `at` is beyond the end, StorageError.
+    Raises: SessionNotFound, SessionError for a later version, SessionCorrupt, UsageError when `at` is beyond the end,
+    StorageError.
     """
     source = existing(store, id)
     with storing(f"fork session {id}"):
@@ -301,9 +304,9 @@ def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **met
 def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entry]]:
     """Meta and entries of the generation in which entry `at` was written: the last that began below it."""
     loaded = load(path)
+    check_version(id, loaded.meta)
     if loaded.bad:
-        line, why = loaded.bad[0]
-        raise SessionCorrupt(f"session {id} is damaged: line {line}: {why}", f"Repair it: agent doctor {id}", line)
+        raise corrupt(id, path, loaded)
     top = max([counts_of(loaded.meta)["n"], *(e["n"] for e in loaded.entries)])
     if at is not None and not 0 < at <= top:
         raise UsageError(f"session {id} has no entry {at}: the last is {top}")

@@ -181,6 +181,14 @@ def existing(store: str, id: str) -> str:
     raise SessionNotFound(f"no session {id!r} in {store}", "See them with: agent sessions list --all")
 
 
+def check_version(id: str, meta: Entry) -> None:
+    """Raises SessionError for a session of a later version: what its lines mean is not for this one to judge, so this
+    comes before any word about damage."""
+    version = meta.get("version", 0)
+    if not isinstance(version, int) or version > VERSION:
+        raise SessionError(f"session {id} was written by a later version of agent", "Upgrade agent")
+
+
 def corrupt(id: str, path: str, loaded: Loaded) -> SessionCorrupt:
     """The error of a session whose log has bad lines."""
     line, why = loaded.bad[0]

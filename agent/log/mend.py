@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from agent.log.disk import DISK, Disk, save_aside, storing
 from agent.log.entries import KNOWN_TYPES, Entry, Line, fault_of, number, scan
-from agent.log.logfile import beside, existing
+from agent.log.logfile import beside, check_version, existing, load
 from agent.session import Session
 
 MOST_JOINED = 200
@@ -129,9 +129,13 @@ def _joined(lines: Sequence[Line]) -> tuple[list[Entry], int]:
 
 
 def examine(store: str, id: str) -> list[Finding]:
-    """What a repair would find, changing nothing. Raises: SessionNotFound, StorageError."""
+    """What a repair would find, changing nothing.
+
+    Raises: SessionNotFound, SessionError for a later version, StorageError.
+    """
     path = existing(store, id)
     with storing(f"read session {id}"), open(path, "rb") as file:
+        check_version(id, load(path).meta)
         return mended(list(scan(file)))[1]
 
 
