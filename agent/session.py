@@ -281,11 +281,12 @@ class Session:
     def rename(self, name: str) -> str:
         """Name the session; the archive's name, or "" when it has that name already.
 
-        The entries stay as they are, and so do the counts of requests.
+        The entries, the counts of requests and the time of the last write stay: a name is not a word said in it.
         """
         if self.meta.get("name") == name:
             return ""
-        return self._replace(fresh_meta(self.meta | {"name": name}, self.id), counts_of(self.meta), self.entries)
+        meta = fresh_meta(self.meta | {"name": name}, self.id)
+        return self._replace(meta, counts_of(self.meta), self.entries, silent=True)
 
     def files_dir(self) -> str:
         """`<id>.files`, made 0700 when first asked for."""
@@ -334,13 +335,14 @@ class Session:
             if writer.size != before:
                 landed()
 
-    def _replace(self, meta: Entry, counts: dict[str, int], entries: list[Entry]) -> str:
+    def _replace(self, meta: Entry, counts: dict[str, int], entries: list[Entry], *, silent: bool = False) -> str:
         writer = self._open_writer()
         name = self.next_archive()
         with storing(f"rewrite session {self.id}"):
             archived = {"name": name, "bytes": writer.size, "sha256": digest_file(self.path)}
             meta = meta | {"counts": counts | {"generation": int(name)}, "archived": archived}
-            writer.replace(map(encode, [meta, *entries]), os.path.join(beside(self.path, "archive"), f"{name}.jsonl"))
+            archive = os.path.join(beside(self.path, "archive"), f"{name}.jsonl")
+            writer.replace(map(encode, [meta, *entries]), archive, silent=silent)
         self.meta, self.entries = meta, list(entries)
         return name
 
@@ -390,7 +392,7 @@ class Ephemeral(Session):
     def _write(self, line: bytes, landed: Callable[[], None]) -> None:
         landed()
 
-    def _replace(self, meta: Entry, counts: dict[str, int], entries: list[Entry]) -> str:
+    def _replace(self, meta: Entry, counts: dict[str, int], entries: list[Entry], *, silent: bool = False) -> str:
         name = self.next_archive()
         self._archived.append((name, self.meta, self.entries))
         self.meta = meta | {"counts": counts | {"generation": len(self._archived)}}

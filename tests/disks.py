@@ -35,7 +35,7 @@ class Killed(BaseException):
     """The process died here: nothing after it runs but what the kernel does."""
 
 
-OPERATIONS = ("create", "open", "write", "fsync", "truncate", "link", "replace", "unlink", "mkdir", "fsync_dir")
+OPERATIONS = ("create", "open", "write", "fsync", "truncate", "date", "link", "replace", "unlink", "mkdir", "fsync_dir")
 
 
 class Failing(Disk):
@@ -116,6 +116,10 @@ class Recorder(Quick):
     def fsync(self, fd: int) -> None:
         self._note(Op("sync", os.fstat(fd).st_ino))
 
+    def date(self, fd: int, written: int) -> None:
+        self._note(Op("date", os.fstat(fd).st_ino, at=written))
+        super().date(fd, written)
+
     def link(self, source: str, target: str) -> None:
         self._note(Op("link", os.stat(source).st_ino, target))
         super().link(source, target)
@@ -146,9 +150,10 @@ class CopyingRecorder(Recorder):
 
 @dataclass
 class World:
-    """A state of the disk: files by number, names, directories."""
+    """A state of the disk: files by number, when each was last written (0: just now), names, directories."""
 
     files: dict[int, bytes] = field(default_factory=dict)
+    dates: dict[int, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
 
@@ -162,10 +167,11 @@ class World:
             elif path.suffix != ".lock":
                 world.names[str(path)] = path.stat().st_ino
                 world.files[path.stat().st_ino] = path.read_bytes()
+                world.dates[path.stat().st_ino] = path.stat().st_mtime_ns
         return world
 
     def copy(self) -> World:
-        return World(dict(self.files), dict(self.names), set(self.folders))
+        return World(dict(self.files), dict(self.dates), dict(self.names), set(self.folders))
 
     def lay_out(self, root: Path, onto: Path) -> None:
         """Make this state real under `onto`, an empty directory. A name whose directory was lost is lost."""
@@ -184,6 +190,9 @@ class World:
             data = {"whole": op.data, "half": op.data[: len(op.data) // 2], "zeros": bytes(len(op.data))}[how]
             before = self.files.get(op.ino, b"")
             self.files[op.ino] = before[: op.at].ljust(op.at, b"\0") + data + before[op.at + len(data) :]
+            self.dates[op.ino] = 0
+        elif op.kind == "date":
+            self.dates[op.ino] = op.at
         elif op.kind == "truncate":
             self.files[op.ino] = self.files[op.ino][: op.at]
         elif op.kind == "link":
@@ -199,7 +208,7 @@ class World:
 
 def is_safe(op: Op, later: list[Op]) -> bool:
     """True when something after `op` made it survive a loss of power."""
-    if op.kind in ("write", "truncate"):
+    if op.kind in ("write", "truncate", "date"):
         return any(o.kind == "sync" and o.ino == op.ino for o in later)
     return any(o.kind == "syncdir" and o.path == os.path.dirname(op.path) for o in later)
 

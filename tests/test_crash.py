@@ -232,6 +232,20 @@ def test_a_crash_while_recovering_from_a_crash(name: str, tmp_path: Path) -> Non
     assert count > 10 * len(disk.ops)
 
 
+def test_a_crash_while_a_session_is_renamed_leaves_the_time_of_its_last_write(tmp_path: Path) -> None:
+    """In every state, under the old name or the new: a list has it where it was."""
+    root = tmp_path / "real"
+    a_life(str(root / "store"), "tt")
+    log = str(root / "store" / f"{ID}.jsonl")
+    os.utime(log, (1000, 1000))
+    disk, start = Recorder(), World.of(root)
+    renames(str(root / "store"), disk)
+    assert os.stat(log).st_mtime == 1000
+    states = [world.dates[world.names[log]] for _, world in worlds(start, disk.ops)]
+    assert set(states) == {1000 * 10**9}
+    TRIED["the time of a rename"] = len(states)
+
+
 def made_or_absent(tmp_path: Path, root: Path, start: World, ops: list[Op], id: str, whole: list[Entry]) -> int:
     """Every state: the session is not there, or (for `create`) empty, or whole; at the end it is whole."""
     count = 0

@@ -149,6 +149,19 @@ def test_a_name_belongs_to_one_session(three: str) -> None:
     assert session.meta["counts"] == {"n": 0, "requests": 0, "generation": 1, "compactions": 0}
 
 
+def test_a_name_is_no_activity(three: str) -> None:
+    """An old session that gets a name stays where it was in a list; `last` is still the one last talked to, and a
+    prompt after the name counts."""
+    before = library.listing(three)
+    library.rename(three, A, "the-old-one")
+    assert [row[:2] for row in library.listing(three)] == [row[:2] for row in before]
+    assert library.resolve(three, "last", "/work") == B
+    with Session.open(three, A, disk=Quick()) as session:
+        session.rename("once-more")
+        ask(session, "a word")
+    assert library.resolve(three, "last", "/work") == A
+
+
 # ---- lists -----------------------------------------------------------------------------------------------------------
 
 

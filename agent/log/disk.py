@@ -1,6 +1,6 @@
 """The disk: every change this package makes to a session store goes through one small object.
 
-`Disk` is that object: twelve file operations and nothing else. A test hands in one that records the operations, or
+`Disk` is that object: thirteen file operations and nothing else. A test hands in one that records the operations, or
 fails the nth of them, or forgets what was never synced; so what `agent.session` promises about crashes and full disks
 can be tried for every operation rather than hoped for.
 
@@ -81,6 +81,10 @@ class Disk:
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
+    def date(self, fd: int, written: int) -> None:
+        """Set the time of the file's last write (nanoseconds after the epoch)."""
+        os.utime(fd, ns=(written, written))
+
     def link(self, source: str, target: str) -> None:
         os.link(source, target, follow_symlinks=False)
 
@@ -155,12 +159,20 @@ def make_side_directory(disk: Disk, path: str) -> None:
     make_directory(disk, path)
 
 
-def write_new(disk: Disk, path: str, chunks: Iterator[bytes]) -> int:
-    """A new, whole, synced file; the name is not yet durable. Its descriptor, or nothing left behind on an error."""
+def write_new(disk: Disk, path: str, chunks: Iterator[bytes], written: int | None = None) -> int:
+    """A new, whole, synced file; the name is not yet durable. Its descriptor, or nothing left behind on an error.
+
+    `written` is the time of the last write that it is to carry, where the file system lets it; None: now.
+    """
     fd = disk.create(path)
     try:
         for chunk in chunks:
             write_all(disk, fd, chunk)
+        if written is not None:
+            try:
+                disk.date(fd, written)
+            except OSError:
+                pass  # a place in a list is not worth a failure
         disk.fsync(fd)
     except BaseException:
         disk.close(fd)

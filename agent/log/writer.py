@@ -101,13 +101,17 @@ class Writer:
         self._cut_back()
         return target
 
-    def replace(self, lines: Iterable[bytes], archive: str) -> None:
-        """Make `lines` the log, and the present file `archive`. On an error the log is as it was."""
+    def replace(self, lines: Iterable[bytes], archive: str, *, silent: bool = False) -> None:
+        """Make `lines` the log, and the present file `archive`. On an error the log is as it was.
+
+        `silent`: the log goes on to say that it was last written to when it was.
+        """
         if self._dirty:
             self._cut_back()
         temporary = f"{self._stem}.tmp"
         forget(self._disk, temporary)
-        fd = write_new(self._disk, temporary, in_batches(lines))
+        written = os.fstat(self.fd).st_mtime_ns if silent else None
+        fd = write_new(self._disk, temporary, in_batches(lines), written)
         try:
             make_side_directory(self._disk, os.path.dirname(archive))
             if os.path.lexists(archive):  # this very file: a rewrite stopped half-way, before the path changed
