@@ -23,9 +23,8 @@ later version is read, never written. Types and keys that a version does not kno
 GENERATIONS. A rewrite (compaction, prune, undo, redo, rename, repair) makes a new file and keeps the whole old one as
 `<id>.archive/NNNN.jsonl`, never touched again. `meta.counts` says what had been used up when a generation began, so
 opening reads one file however long the life; `meta.archived` holds the SHA-256 of the file before, so the generations
-are a chain in which no byte can change unseen. `request.k` counts task requests from 1 over the life: request K was
-made in the last generation whose `counts.requests` is below K, from the entries before the answer that carries K; where
-that one was archived with bad lines, its repair, the generation after it, shows it.
+are a chain in which no byte can change unseen. `request.k` counts task requests from 1 over the life: K was made from
+the entries before the answer that carries it, in the last generation whose `counts.requests` is below K (or its repair).
 
 WRITING. Append: one write with the newline, then fsync; an error cuts the file back. Rewrite: temporary file, fsync;
 link the old file into the archive (copy where links are refused), fsync that directory; replace; fsync the directory.
@@ -40,6 +39,7 @@ DAMAGE. A line that ends in LF was promised; what stands after the last LF was n
     BOM at the start of the file  ignored, with a notice;  CRLF: the CR is white space;  blank lines: ignored
     lone surrogates (escaped)     kept as they are, written back as escapes
     no meta line                  the session opens with one made up, with a notice
+    meta of the wrong kind        the key is left out, with a notice; for `tools`: none
     an empty file                 the session opens without messages, and gets a meta line
 `agent.log.mend` repairs what is corrupt. No byte is ever dropped: each is in the log, an archive, or a side file.
 
@@ -60,6 +60,7 @@ from agent.log.entries import Entry, encode, largest_request, number, replay
 from agent.log.lock import Lock
 from agent.log.logfile import (
     Loaded,
+    believed,
     beside,
     check_version,
     corrupt,
@@ -317,12 +318,11 @@ class Session:
                 self.notices.append("the file was empty: the session starts anew")
 
     def _adopt(self, loaded: Loaded) -> None:
-        self.meta, self.entries = loaded.meta, loaded.entries
-        counts = counts_of(loaded.meta)
-        self._top = max((e["n"] for e in loaded.entries), default=0)
-        self._top = max(self._top, counts["n"])
+        self.meta, odd = believed(loaded.meta)
+        self.entries, counts = loaded.entries, counts_of(self.meta)
+        self._top = max(counts["n"], max((e["n"] for e in loaded.entries), default=0))
         self._requests = largest_request(loaded.entries, counts["requests"])
-        self.notices += loaded.notices
+        self.notices += loaded.notices + odd
 
     def _write(self, line: bytes, landed: Callable[[], None]) -> None:
         """Put a line on disk. `landed` is called when it is there, even if a signal comes right after."""

@@ -176,8 +176,8 @@ def standing(entries: Sequence[Entry]) -> list[Entry]:
         return [entry for entry in entries if entry.get("type") == "message"]
     answered, left_out = 0, set()
     for entry in entries:
-        if entry.get("type") == "failed" and entry.get("prompt", 0) > answered:
-            left_out.add(entry.get("prompt"))
+        if entry.get("type") == "failed" and isinstance(n := entry.get("prompt"), int) and n > answered:
+            left_out.add(n)
         elif entry.get("type") == "message" and _answers(entry):
             answered = max(answered, entry.get("n") or 0)
     return [e for e in entries if e.get("type") == "message" and e.get("n") not in left_out]
@@ -199,7 +199,7 @@ def _same_model(answered: Any, asked: str) -> bool:
 def _reported(meta: Entry, entries: Sequence[Entry], model: str) -> tuple[int, Entry] | None:
     """Index and entry of the last answer of this model whose usage still holds."""
     counts = meta.get("counts")
-    void = counts.get("requests", 0) if isinstance(counts, dict) else 0
+    void = used if isinstance(counts, dict) and isinstance(used := counts.get("requests"), int) else 0
     for index in range(len(entries) - 1, -1, -1):
         entry = entries[index]
         usage = usage_from_json(entry.get("usage"))

@@ -119,6 +119,13 @@ def test_reports_that_do_not_hold_are_not_used(meta: dict[str, Any], last: dict[
     assert not size.reported and size.tokens < 60
 
 
+@pytest.mark.parametrize("counts", ["x", {"requests": [1]}, {"requests": None}, None])
+def test_counts_that_are_none_make_no_report_void(counts: Any) -> None:
+    """What was written into a file by hand."""
+    entries = [entry(1, "user", "Hello"), reported(2, 1000, k=1)]
+    assert tokens.context_size({"counts": counts}, entries, "m-1").reported
+
+
 def test_a_report_far_below_the_estimate_is_no_size() -> None:
     """A server that cuts the prompt in silence reports what it saw, not what was sent."""
     entries = [entry(1, "user", "word " * 4000), reported(2, 100)]

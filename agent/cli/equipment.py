@@ -18,6 +18,7 @@ from agent.config import Settings, config_home
 from agent.errors import AgentError, ConfigError, UsageError
 from agent.events import Emit, Notice
 from agent.gate import Gate
+from agent.log.logfile import counts_of
 from agent.loop import Turn
 from agent.messages import Message, ToolCall, Usage
 from agent.session import Session
@@ -125,7 +126,7 @@ class Equipment:
             price=pricing(self.client.target),
             summary_price=pricing(self.summary_client.target) if self.summary_client else None,
         )
-        if session.meta.get("counts", {}).get("generation"):
+        if counts_of(session.meta)["generation"]:
             self.offer_recall()
 
     def offer_recall(self) -> None:

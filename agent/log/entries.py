@@ -189,8 +189,8 @@ def _failed_prompts(entries: Sequence[Entry]) -> set[Any]:
                     waiting.clear()
                 elif entry["message"]["role"] == "user":
                     waiting[entry.get("n")] = True
-            elif entry["type"] == "failed" and entry.get("prompt") in waiting:
-                found.add(entry["prompt"])
+            elif entry["type"] == "failed" and isinstance(n := entry.get("prompt"), int) and n in waiting:
+                found.add(n)
     return found
 
 

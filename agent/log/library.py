@@ -224,7 +224,7 @@ def summaries(store: str, cwd: str | None = None) -> Iterator[Summary | None]:
 
     `cwd` None takes all. A session that does not say where it was made belongs everywhere.
     """
-    real = functools.lru_cache(maxsize=1024)(os.path.realpath)
+    real = functools.lru_cache(maxsize=1024)(_real)
     here = real(cwd) if cwd is not None else None
     for written, id, size in listing(store):
         try:
@@ -233,6 +233,13 @@ def summaries(store: str, cwd: str | None = None) -> Iterator[Summary | None]:
             continue  # removed while we read
         elsewhere = here is not None and row.cwd is not None and real(row.cwd) != here
         yield None if elsewhere else row
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # what stands in a file need not be a path: a NUL, a lone surrogate
+        return path
 
 
 def latest(store: str, cwd: str) -> str:

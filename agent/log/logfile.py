@@ -23,6 +23,7 @@ BUFFER = 1 << 20
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _GENERATION = re.compile(r"(\d{4,})\.jsonl")
+_KINDS = {"id": str, "created_at": str, "cwd": str, "model": str, "name": str, "parent": dict, "archived": dict}
 _SECRET = re.compile(r"api_?key|authorization|password|secret|bearer", re.I)
 
 
@@ -81,6 +82,24 @@ def without_secrets(settings: Entry) -> Entry:
         if _SECRET.search(key):
             raise ValueError(f"{key!r} must not be stored in a session file")
     return settings
+
+
+def believed(meta: Entry) -> tuple[Entry, list[str]]:
+    """The meta line as a run may go by it, and a sentence where something in it is not of the kind it should be.
+
+    Such a key is left out; such a count is 0; where the tools are no list of names there are none, so that what was to
+    have fewer never gets more.
+    """
+    counts, stored, tools = counts_of(meta), meta.get("counts", {}), meta.get("tools")
+    odd = [key for key, kind in _KINDS.items() if not isinstance(meta.get(key), kind | None)]
+    sound = {key: value for key, value in meta.items() if key not in odd}
+    if not (isinstance(stored, dict) and all(stored.get(key, 0) == count for key, count in counts.items())):
+        odd.append("counts")
+        sound["counts"] = counts
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(name, str) for name in tools)):
+        odd.append("tools")
+        sound["tools"] = []
+    return sound, [f"the meta line is damaged: its {', '.join(odd)} cannot be used"] if odd else []
 
 
 def counts_of(meta: Entry) -> dict[str, int]:

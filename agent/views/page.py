@@ -100,7 +100,8 @@ def _event(entry: Entry, before: dict[int, Entry], after: Entry) -> str:
     folded = entry.get("folded")
     if not (entry["type"] == "compaction" and isinstance(folded, list) and len(folded) == 2):
         return f'<p class="event" id="e{entry["n"]}">{line}</p>\n'
-    gone = [before[n] for n in sorted(before) if isinstance(folded[0], int) and folded[0] <= n <= folded[-1]]
+    span = all(isinstance(n, int) for n in folded)
+    gone = [before[n] for n in sorted(before) if span and folded[0] <= n <= folded[-1]]
     items = "".join(_item(e) for e in gone if not e.get("summary"))
     tokens = entry.get("tokens")
     tokens = tokens if isinstance(tokens, dict) else {}
