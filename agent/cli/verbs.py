@@ -8,23 +8,20 @@ characters visible on a terminal. Nothing here decides what a session is, and no
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from agent.errors import SessionNotFound, UsageError
 from agent.views.printing import (
-    ROW_HEAD,
     Progress,
     agreed,
-    fitted,
     last_answer,
     note,
     out,
     out_json,
     paged,
-    row_line,
+    row_out,
     transcript,
 )
 
@@ -103,9 +100,7 @@ def list_sessions(
         if json:
             out_json(row._asdict())
         else:
-            if not shown and sys.stdout.isatty():
-                out(fitted(ROW_HEAD) + "\n")
-            out(fitted(row_line(row, clock)) + "\n")
+            row_out(row, clock, first=not shown)
         shown += 1
         if shown == limit:
             break
@@ -271,8 +266,10 @@ def prune(
 
     store, span = store_of(session_dir), parse_span(older_than)
     due = [id for id, _ in walk(store, span, dry_run=True)]
-    shown = ", ".join(due[:10]) + (", ..." if len(due) > 10 else "")
-    if due and not dry_run and not agreed(f"Remove {len(due)} sessions of all directories for good ({shown})?", yes):
+    question = (
+        f"Remove {len(due)} sessions of all directories for good ({', '.join(due[:10])}{' ...' * (len(due) > 10)})?"
+    )
+    if due and not dry_run and not agreed(question, yes):
         note("nothing was removed")
         raise typer.Exit(1)
     for id, what in walk(store, span, dry_run=dry_run):

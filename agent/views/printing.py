@@ -46,6 +46,13 @@ def fitted(line: str) -> str:
     return fit(line, get_terminal_size((100, 24)).columns)
 
 
+def row_out(row: Any, clock: float, *, first: bool) -> None:
+    """A row of the list of sessions; on a terminal its head stands over the first."""
+    if first and sys.stdout.isatty():
+        out(fitted(ROW_HEAD) + "\n")
+    out(fitted(row_line(row, clock)) + "\n")
+
+
 def transcript(entries: Iterable[Any]) -> Iterable[str]:
     """A story as text, one block a message."""
     from agent.messages import text_of, tool_calls
