@@ -72,8 +72,9 @@ class Past:
 
     def pins_left_out(self, entries: Iterable[Entry]) -> int:
         """How many pins stand in none of these messages."""
-        there = anchors.fold("\n".join(text_of(entry["message"]) for entry in entries))
-        return sum(anchors.fold(pin) not in there for pin in gleaned.pins(self._session))
+        pins = gleaned.pins(self._session)
+        there = anchors.fold("\n".join(text_of(entry["message"]) for entry in entries)) if pins else ""
+        return sum(anchors.fold(pin) not in there for pin in pins)
 
     def remember(self) -> None:
         """Leave it for the next compaction, beside the archive that was just made."""
