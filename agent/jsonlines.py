@@ -149,7 +149,7 @@ def error_line(error: AgentError | None) -> dict[str, Any] | None:
         "code": error.kind,
         "message": error.text.partition("\n\n")[0],
         "hint": error.hint,
-        "retryable": error.exit_code in (Exit.TEMPORARY, Exit.BUSY),
+        "retryable": error.exit_code in (Exit.TEMPORARY, Exit.BUSY, Exit.TIMEOUT),
         "status": getattr(error, "status", None),
     }
 

@@ -280,7 +280,8 @@ class Text:
 
     def _tool_finished(self, event: ToolFinished) -> None:
         state = "denied" if event.denied else "done" if event.ok else "failed"
-        told = f": {one_line(event.text, 300 if event.denied else 100)}" if self.verbose or not event.ok else ""
+        why = event.detail.get("refusal") or event.text
+        told = f": {one_line(why, 300 if event.denied else 100)}" if self.verbose or not event.ok else ""
         self.line(f"tool: {event.name} {state} in {event.seconds:.1f} s{told}", _PLAIN if event.ok else _YELLOW)
 
     def _compacting(self, event: Compacting) -> None:

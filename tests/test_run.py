@@ -637,6 +637,9 @@ def test_what_a_compaction_took_is_part_of_the_total(agent: Runner, home: Path) 
         (["--session-dir", "/d", "sessions", "list"], "The command: agent sessions list --session-dir /d"),
         (["-o", "nowhere/x", "hi"], "there is no directory"),
         (["--compact-at", "75", "hi"], "is 75 % meant?"),
+        (["models?"], "A prompt: agent -- models?"),
+        (["--pin", " ", "hi"], "--pin is empty"),
+        (["sessions", "prune"], "See agent sessions prune --help"),
         (["--schema", "nofile", "hi"], "Cannot read the schema nofile: No such file or directory"),
     ],
 )
@@ -760,3 +763,28 @@ def test_a_prompt_is_utf_8_whatever_the_locale(agent: Runner, home: Path) -> Non
         done = agent("-q", "端口是 8080", **at(server, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
     assert (done.code, done.out) == (0, "八〇八〇\n")
     assert server.requests[0]["messages"][-1]["content"] == "端口是 8080"
+
+
+def test_a_key_that_is_set_and_not_used_is_said(agent: Runner, home: Path, model_file: str) -> None:
+    """The toy answers because no model is named; another server answers because its address is set."""
+    toy = agent("--no-session", "hi", GROQ_API_KEY="x", OPENAI_API_KEY="")
+    assert (toy.code, "warning: GROQ_API_KEY is set, but no model is named: -m groq/NAME" in toy.err) == (0, True)
+    with ScriptedServer([text("one")]) as server:
+        done = agent("-m", "groq/llama", "hi", **at(server, GROQ_API_KEY="x"))
+    told = f"warning: groq/llama is asked of OPENAI_BASE_URL ({server.url}); to ask groq itself, unset that"
+    assert (done.code, told in done.err) == (0, True)
+
+
+def test_an_answer_that_broke_off_says_how_to_go_on(agent: Runner, home: Path) -> None:
+    with ScriptedServer([cut(sse(chunk({"content": "so far"})))]) as server:
+        done = agent("-q", "hi", **at(server))
+    told = f"What had come is saved. Continue: agent -c {only_log(home).stem}. "
+    assert (done.code, done.out, told in done.err) == (75, "so far\n", True)
+
+
+def test_sessions_alone_takes_the_options_of_its_list(agent: Runner, home: Path) -> None:
+    with ScriptedServer([text("one")]) as server:
+        agent("hi", **at(server))
+    assert json.loads(agent("sessions", "--json").out)["id"] == only_log(home).stem
+    there = agent("sessions", "--session-dir", "/etc/passwd")
+    assert (there.code, "/etc/passwd is not a directory" in there.err) == (3, True)

@@ -106,6 +106,8 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
     """What can be wrong with an ask before anything is opened or paid for; the answer's shape. Raises: UsageError."""
     if ask.output:
         outfile.check(ask.output)
+    if not all(text.strip() for text in ask.pin):
+        raise UsageError("--pin is empty", "Give it the rule that no compaction may drop")
     if id and ask.no_session:
         raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
     if not id and is_compact_command(message):

@@ -66,6 +66,8 @@ def command(argv: list[str]) -> int:
     from typer.exceptions import Abort, Exit, TyperException
 
     group, words, program = (sessions, argv[1:], "agent sessions") if argv[0] == "sessions" else (app, argv, "agent")
+    if group is sessions and words[:1] and words[0].startswith("-") and words[0] not in ("-h", "--help"):
+        words = ["list", *words]  # `agent sessions --json`
     wanted = next((word for word in words if not word.startswith("-")), "")
     named = [each for each in group.registered_commands if name_of(each) == wanted]
     light = copy.copy(group)
@@ -81,7 +83,8 @@ def command(argv: list[str]) -> int:
     except TyperException as problem:
         said = problem.format_message().rstrip(".")
         perhaps_a_prompt = said.startswith(("No such command", "Got unexpected extra argument"))
-        raise UsageError(said, advice(argv, perhaps_a_prompt)) from None
+        where = f"{argv[0]} {wanted}" if named and group is sessions else argv[0]
+        raise UsageError(said, advice(argv, where, perhaps_a_prompt)) from None
     return result if isinstance(result, int) else 0
 
 
@@ -90,7 +93,7 @@ def name_of(command: Any) -> str:
     return command.name or str(command.callback.__name__)
 
 
-def advice(argv: list[str], perhaps_a_prompt: bool) -> str:
-    """What to type after a usage error."""
+def advice(argv: list[str], where: str, perhaps_a_prompt: bool) -> str:
+    """What to type after a usage error; `where` is the command whose options it was about."""
     as_prompt = f". To send this as a prompt: agent -- {' '.join(argv)}" if perhaps_a_prompt else ""
-    return f"See agent {argv[0]} --help{as_prompt}"
+    return f"See agent {where} --help{as_prompt}"

@@ -88,7 +88,7 @@ def check_words(words: list[str], argv: list[str]) -> None:
     meant = _meant(first, 0.7) if len(words) > 1 and words[1] in VERBS else _meant(rest, 0.8)
     if meant:
         right = " ".join([meant, *words[1:]])
-        raise UsageError(f"There is no command {first!r}", f"Did you mean: agent {right}? A prompt: quote it")
+        raise UsageError(f"There is no command {first!r}", f"Did you mean: agent {right}  A prompt: agent -- {rest}")
 
 
 def _meant(word: str, likeness: float) -> str | None:

@@ -25,6 +25,7 @@ from agent.errors import (
     Exit,
     SessionBusy,
     StorageError,
+    TemporaryError,
     UsageError,
 )
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
@@ -35,6 +36,7 @@ from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
 from agent.values import parse_seconds
+from agent.wire.providers import unused_key
 
 if TYPE_CHECKING:
     from agent.jsonlines import JsonLines
@@ -56,6 +58,8 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
         finally:
             live.close()
     turn = live.finished or (live.turn.summary() if live.turn else None)
+    if isinstance(error, TemporaryError) and turn and turn.steps and live.saved:
+        error.hint = f"What had come is saved. Continue: {screen.resume} -c {turn.id}. {error.hint}"
     error = error or _afterthought(ask, turn, live, out)
     code = error.exit_code if error else Exit.DONE
     screen.finish(turn, error, code)
@@ -310,6 +314,8 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
     if idle and not gear.client.takes_tools:
         flags = ", ".join(f"--{name}" for name in idle)
         emit(Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {flags} says nothing here"))
+    if text := unused_key(settings.model, gear.client.target, gear.environ):
+        emit(Notice("warning", "unused_key", text))
     if gear.builtin and not ask.resumes:
         emit(Notice("info", "toy_model", TOY))
     begun = session.meta.get("cwd")

@@ -105,6 +105,21 @@ class Target(NamedTuple):
         return is_loopback(self.base_url)
 
 
+def unused_key(spec: str | None, target: Target, environ: Mapping[str, str]) -> str:
+    """A sentence for a run that takes another server than a key that is set suggests; "" for any other."""
+    if target.provider == "local":
+        ready = next((p for p in TABLE if not p.local and not p.default and _key(p, environ)[0]), None)
+        return (
+            f"{_key(ready, environ)[1]} is set, but no model is named: -m {ready.name}/NAME"
+            if ready and not spec
+            else ""
+        )
+    named = BY_NAME.get((spec or "").partition("/")[0].lower())
+    if named and "/" in (spec or "") and target.source == "OPENAI_BASE_URL" and _key(named, environ)[0]:
+        return f"{spec} is asked of OPENAI_BASE_URL ({target.base_url}); to ask {named.name} itself, unset that"
+    return ""
+
+
 def resolve(
     spec: str | None,
     environ: Mapping[str, str],
