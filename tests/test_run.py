@@ -776,7 +776,7 @@ def test_a_key_that_is_set_and_not_used_is_said(agent: Runner, home: Path, model
 
 
 def test_an_answer_that_broke_off_says_how_to_go_on(agent: Runner, home: Path) -> None:
-    with ScriptedServer([cut(sse(chunk({"content": "so far"})))]) as server:
+    with ScriptedServer([cut("so far")]) as server:
         done = agent("-q", "hi", **at(server))
     told = f"What had come is saved. Continue: agent -c {only_log(home).stem}. "
     assert (done.code, done.out, told in done.err) == (75, "so far\n", True)
