@@ -226,16 +226,18 @@ def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema]) -> f
     return _bounded(usage.prompt / max(1, estimated) if usage else 1.0)
 
 
-def _slope(live: Sequence[Entry], at: int, model: str, tools: Sequence[Schema]) -> float:
+def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Sequence[Schema]) -> float:
     """Reported tokens per estimated token of what is said next: between the last two reports, where enough lies between
     them. One report of a short prompt may be mostly what the server adds to each (a gateway's own prompt, a template):
     then it is not believed to be a factor."""
     answer = live[at]
-    before = _reported({}, live[:at], model)
+    before = _reported(meta, live[:at], model)
     one, two = (usage_from_json(e["usage"]) for e in (before[1] if before else answer, answer))
     if before and one and two:
-        between = estimate_messages(e["message"] for e in live[before[0] : at])
-        if between >= LEAST_SAMPLE:
+        said = [e["message"] for e in live[before[0] : at]]
+        between = estimate_messages(said)
+        text_only = not any(isinstance(message.get("content"), list) for message in said)
+        if between >= LEAST_SAMPLE and text_only and two.prompt > one.prompt:
             return _bounded((two.prompt - one.prompt) / between)
     whole = _ratio(live[:at], answer, tools)
     small = estimate_messages((e["message"] for e in live[:at]), tools) < SHORT_PROMPT
@@ -273,7 +275,7 @@ def context_size(
     said = message_tokens(entry["message"], measure)
     answer = min(usage.completion, 2 * said) if usage.completion else said
     since = sum(message_tokens(e["message"], measure) for e in live[index + 1 :])
-    ratio = _slope(live, index, model, tools) if since * 100 > usage.prompt else 1.0
+    ratio = _slope(meta, live, index, model, tools) if since * 100 > usage.prompt else 1.0
     return Size(round(usage.prompt + answer + since * ratio), True)
 
 

@@ -626,5 +626,8 @@ def test_pins_that_find_no_room_are_told() -> None:
     assert made.compactor.make_room()
     told = [e for e in made.events if isinstance(e, Notice)]
     assert [(e.code, e.text) for e in told] == [
-        ("pins_left_out", "1 of the pins find no room in a window of 900 tokens and are left out")
+        (
+            "pins_left_out",
+            'a window of 900 tokens has no room for 1 of the pins: "Keep this: a long rule about the harbour"',
+        )
     ]

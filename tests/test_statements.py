@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, constrains, defused, gather
+from agent.compaction.rules import constrains
+from agent.compaction.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, defused, gather
 
 
 def said(role: str, text: str, n: int = 1) -> list[tuple[str, str]]:

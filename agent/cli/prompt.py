@@ -40,8 +40,9 @@ def decode(raw: bytes) -> str:
 
 
 def block(tag: str, text: str, name: str = "") -> str:
-    """A delimited block: what stands in it is material, not the user's words."""
-    opening = f'<{tag} path="{name}">' if name else f"<{tag}>"
+    """A delimited block: what stands in it is material, not the user's words, and cannot end it."""
+    opening = f'<{tag} path="{name.replace(chr(34), chr(39))}">' if name else f"<{tag}>"
+    text = text.replace(f"</{tag}>", f"‹/{tag}>")
     return f"{opening}\n{text}{'' if text.endswith(chr(10)) else chr(10)}</{tag}>"
 
 

@@ -39,6 +39,7 @@ from agent.values import parse_seconds
 from agent.wire.providers import unused_key
 
 if TYPE_CHECKING:
+    from agent.cli.structured import Shape
     from agent.jsonlines import JsonLines
 
 
@@ -155,20 +156,24 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         raise_unless_compacted(outcome, live.session.id)
         return
     live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
-    _answer(ask, live, live.turn, message)
-    if shape and live.finished:
-        shape.check(live.finished.answer, _way_to(live.finished, saved=live.saved))
+    _answer(ask, live, live.turn, message, shape)
 
 
-def _answer(ask: Ask, live: Live, turn: Turn, message: Message) -> None:
-    """The answer, in the file of -o too, before anything else can go wrong; then room for the next turn."""
+def _answer(ask: Ask, live: Live, turn: Turn, message: Message, shape: Shape | None) -> None:
+    """The answer, in the file of -o too, before anything else can go wrong; then room for the next turn.
+
+    Raises: as `Turn.run`, and as `Shape.check`: such an answer is not put into the file.
+    """
     live.finished = turn.run(message)
-    if ask.output:
-        try:
+    try:
+        if shape:
+            shape.check(live.finished.answer, _way_to(live.finished, saved=live.saved))
+        if ask.output:
             outfile.write(ask.output, live.finished.answer)
-        except OSError as problem:
-            live.unwritten = problem
-    live.finished = turn.tidy()
+    except OSError as problem:
+        live.unwritten = problem
+    finally:
+        live.finished = turn.tidy()
 
 
 def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:

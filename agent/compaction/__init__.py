@@ -86,7 +86,7 @@ class Compactor:
         self._ratio: float | None = None
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
-        self._told = ""
+        self._told, self._down = "", False
         self._past = Past(session, self.recall, role)
         self._spent: list[summary.Answer] = []
         self._unsaved: StorageError | None = None
@@ -125,8 +125,9 @@ class Compactor:
                 self._not("nothing", vain, once=True)
             return False
         fits = limits.window if must else 0
-        crop = now_or_never
-        job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=crop, fits=fits)
+        if self._down and not must:
+            return False
+        job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=now_or_never, fits=fits)
         outcome = self._run(job, now)
         if must and self._unsaved:
             raise self._unsaved
@@ -221,7 +222,8 @@ class Compactor:
         folds = job.strategy != PRUNED and (draft is None or draft.tokens > job.goal or job.strategy is not None)
         if folds:
             light = draft.body if draft else context.body
-            draft, answer = self._folded(context, light, room, job, before, announce=not dry_run)
+            found, answer = self._folded(context, light, room, job, before, announce=not dry_run)
+            draft = draft if found is None and self._down and job.reason == "threshold" else found
         if job.fits:
             draft = self._fitting(context, draft, room, job)
         vain = draft is None or sent(context, draft) >= estimate_messages(self._session.view())
@@ -236,7 +238,7 @@ class Compactor:
             once = job.reason == "threshold"
             return self._not(answer.outcome or "nothing", answer.error or NOTHING, answer, once=once)
         if lost := self._past.pins_left_out([*context.system, *draft.lead, *draft.body]):
-            text = f"{lost} of the pins find no room in a window of {self.limits.window} tokens and are left out"
+            text = f"a window of {self.limits.window} tokens has no room for {lost}"
             self._emit(Notice("warning", "pins_left_out", text))
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
@@ -263,7 +265,8 @@ class Compactor:
                 answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
-        if "call_failed" in answer.verdict.reasons and not job.must:
+        self._down = "call_failed" in answer.verdict.reasons
+        if self._down and not job.must and before <= self.limits.window - max(256, self.limits.window // 16):
             return None, answer  # what fits is not cut because a server cannot be had just now
         wide = plan.fold(light, room.wide) or cut
         return drafted(FALLBACK, context, wide, room, job, self._past), answer

@@ -76,15 +76,24 @@ def shortened(context: Material, light: Sequence[Entry], job: Job) -> Draft | No
 
 
 def drafted(
-    strategy: str, context: Material, cut: plan.Fold, room: Room, job: Job, past: Past, written: str = ""
+    strategy: str,
+    context: Material,
+    cut: plan.Fold,
+    room: Room,
+    job: Job,
+    past: Past,
+    written: str = "",
+    *,
+    strictly: bool = False,
 ) -> Draft:
-    """The summary message for a cut, and the context with it; what is kept is shortened where it must be."""
+    """The summary message for a cut, and the context with it; what is kept is shortened where it must be. `strictly`:
+    the record keeps to its room, pins or no."""
     kept = cut.kept
     taken = context.fixed + room.record + FRAME_TOKENS + estimate(written)
     if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
     earlier = plan.head_and_tail(plan.covered(cut.folded)[2], room.written * 2)
-    facts = past.record_beside(kept).within(room.record, written)
+    facts = past.record_beside(kept).within(room.record, written, strictly=strictly)
     lead = framing(cut.folded, written, summary.framed(past.frame(cut.folded), written, facts, earlier), past.role)
     tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)
@@ -116,7 +125,7 @@ def _less(context: Material, room: Room, job: Job, past: Past, free: int) -> Ite
     line = [framing(cut.folded, "", summary.brief(past.frame(cut.folded)), past.role)] if cut.folded else []
     if cut.folded:
         for share in (2, 4):
-            yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past)
+            yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past, strictly=True)
         yield Draft(FALLBACK, cut.kept, cut.folded, 0, *line)
         yield Draft(FALLBACK, cut.kept, cut.folded, 0)
     for lead in [line, []] if line else [[]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from agent.compaction import record
 from agent.compaction.statements import Statement, pinned
+from agent.log.disk import digest_file
 from agent.log.entries import encode, parse
 from agent.log.logfile import beside, generation_paths
 from agent.messages import text_of
@@ -118,7 +119,17 @@ def missing(session: Session) -> list[str]:
         {os.path.basename(path).removesuffix(".jsonl") for path in generation_paths(session.path)} if newest else set()
     )
     made = {f"{number:04d}" for number in range(1, int(newest) + 1)} if newest.isdigit() else set()
-    return sorted((made - there) | session.damaged)
+    return sorted((made - there) | (session.damaged - _repaired(session)))
+
+
+def _repaired(session: Session) -> set[str]:
+    """Names of damaged archives that were damaged when they were archived: what follows them is their repair."""
+    if not session.damaged:
+        return set()
+    paths = {os.path.basename(path).removesuffix(".jsonl"): path for path in generation_paths(session.path)}
+    said = [archived for _, meta, _ in session.generations() if isinstance(archived := meta.get("archived"), dict)]
+    known = {archived.get("name"): archived.get("sha256") for archived in said}
+    return {name for name in session.damaged if name in paths and known.get(name) == digest_file(paths[name])}
 
 
 def _newest(session: Session) -> str:

@@ -35,8 +35,10 @@ class State(NamedTuple):
 
 
 def last_record(entries: Sequence[Entry]) -> Entry | None:
-    """The compaction record of this generation, or that of an attempt since: one that gained nothing."""
-    of_its_own = (e for e in reversed(entries) if e.get("reason") != "manual" or e.get("type") == "compaction")
+    """The compaction record of this generation, or that of an attempt since: one that gained nothing. One whose call
+    failed says nothing of what there is to gain."""
+    tried = (e for e in reversed(entries) if e.get("outcome") != "failed")
+    of_its_own = (e for e in tried if e.get("reason") != "manual" or e.get("type") == "compaction")
     return next((e for e in of_its_own if e.get("type") in ("compaction", "attempt")), None)
 
 

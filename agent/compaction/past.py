@@ -70,11 +70,13 @@ class Past:
         self.source(cut.folded)
         self.record_beside(cut.kept)
 
-    def pins_left_out(self, entries: Iterable[Entry]) -> int:
-        """How many pins stand in none of these messages."""
+    def pins_left_out(self, entries: Iterable[Entry]) -> str:
+        """How many pins stand in none of these messages, and which, in words; "" where all do."""
         pins = gleaned.pins(self._session)
         there = anchors.fold("\n".join(text_of(entry["message"]) for entry in entries)) if pins else ""
-        return sum(anchors.fold(pin) not in there for pin in pins)
+        lost = [pin for pin in pins if anchors.fold(pin) not in there]
+        shown = ", ".join(f'"{pin[:40]}"' for pin in lost[:3]) + (" ..." if len(lost) > 3 else "")
+        return f"{len(lost)} of the pins: {shown}" if lost else ""
 
     def remember(self) -> None:
         """Leave it for the next compaction, beside the archive that was just made."""

@@ -230,15 +230,16 @@ class Record:
         new = _sum([value for key, value in worth.items() if key not in said])
         return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
 
-    def within(self, budget: int, written: str = "") -> str:
+    def within(self, budget: int, written: str = "", *, strictly: bool = False) -> str:
         """The statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
 
-        What the user pinned is in it whatever it costs. `written` is more text that will stand in the context.
+        What the user pinned is in it whatever it costs; `strictly`: as many pins as fit, the shortest first. `written` is
+        more text that will stand in the context.
         """
         choice = _Choice(self, budget - OVERHEAD, written)
-        for index, (statement, _) in enumerate(self.priced):
-            if statement.n == 0:
-                choice.take(index, most=None)
+        pins = [index for index, (statement, _) in enumerate(self.priced) if statement.n == 0]
+        for index in sorted(pins, key=self.costs.__getitem__):
+            choice.take(index, most=choice.left if strictly else None)
         most = int(budget * PINNED_SHARE)
         for index in range(len(self.priced) - 1, -1, -1):
             if self.priced[index][0].kept_first:

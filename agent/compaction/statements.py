@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agent import anchors
+from agent.compaction import rules
 from agent.compaction.plan import role
 from agent.messages import ToolCall, text_of, tool_calls
 from agent.tokens import Entry, estimate
@@ -64,25 +65,6 @@ def defused(text: str) -> str:
 
 # ---- cutting messages into statements ----
 
-_CONSTRAINT = re.compile(
-    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )(?<!n't )(?<!not )"
-    r"\b(?:never|always|do not|don'?t|avoid|remember)\b"
-    r"|\b(?:must(?: not|n't)?|only use|make sure|from now on|forbidden|keep in mind|under no circumstances"
-    r"|without asking)\b"
-    r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都"
-    # what takes such a rule back stands as long as the rule
-    r"|\b(?:lifted|forget (?:that|it|this)|never ?mind|scrap that|ignore (?:that|what i)|(?:can|may) now|now (?:can|may)"
-    r"|allowed (?:again|now)|no longer (?:need|have to|applies|apply|holds?|required|forbidden|valid))\b"
-    r"|取消|解除|作废|撤销|不用再|不必再|忘掉|可以(?:改|动|碰|删|用|编辑|修改).{0,6}了",
-    re.IGNORECASE,
-)
-_FORBIDDING = (
-    *("never", "always", "do not", "don", "avoid", "remember", "must", "only use", "make sure", "from now on"),
-    *("forbidden", "keep in mind", "under no circumstances", "without asking"),
-    *("lifted", "forget", "scrap", "ignore", " now", "allowed", "no longer"),
-    *"不别禁必务切记一以取解作撤忘可",
-)
-"""One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""
 _SENTENCES = re.compile(rf"[\n。！？；!?;.](?:(?<=\n)\n*|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}]))")
 _LINES = re.compile(
     r"[\n\r\t,。！？；.!?;](?:(?<=[\n\r\t])[\n\r\t]*|(?<=[\"\w\]}],)\s*(?=[\"{\[])|(?<=[。！？；])\s*|(?<=[.!?;])\s+(?=[A-Z]))"
@@ -156,12 +138,6 @@ def _around(text: str, found: Sequence[anchors.Anchor]) -> Iterator[tuple[str, l
         window.append(anchor)
 
 
-def constrains(sentence: str) -> bool:
-    """Whether a sentence says what must or may not be done."""
-    folded = sentence.lower()
-    return any(word in folded for word in _FORBIDDING) and bool(_CONSTRAINT.search(sentence))
-
-
 def _telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
     """Start and end of a sentence without the clauses at either end that hold no anchor ("Oh, it was 1987, wow")."""
     if not found:
@@ -207,19 +183,22 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
     return worth
 
 
-_ATTACHED = re.compile(r'<(?P<tag>file|stdin)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>|\Z)', re.DOTALL)
+_BLOCK = r'^<(?P<tag>file|stdin)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>$'
+_ATTACHED = re.compile(_BLOCK + ")", re.DOTALL | re.MULTILINE)
+_ATTACHED_OR_CUT = re.compile(_BLOCK + r"|\Z)", re.DOTALL | re.MULTILINE)
 """Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule."""
 
 
 def _said(n: int, text: str, role: str) -> Iterator[Statement]:
     """The statements of one message's text."""
-    text = _sampled(text)
+    whole, text = text, _sampled(text)
     if role in ("tool", FILE):
         yield from _shown(n, text, AGAIN if role == FILE else 1.0)
     elif role == "user" and "</" in text:
-        yield from _spoken(n, _ATTACHED.sub("\n", text), USER)
-        for block in _ATTACHED.finditer(text):
-            yield from _shown(n, block["inside"], 1.0)
+        attached = _ATTACHED if text is whole else _ATTACHED_OR_CUT
+        yield from _spoken(n, typed := attached.sub("\n", text), USER)
+        for block in attached.finditer(text):  # a prompt that is nothing but a file is what the user wants
+            yield from _shown(n, block["inside"], 1.0) if typed.strip() else _spoken(n, block["inside"], USER)
     else:
         yield from _spoken(n, text, USER if role == "user" else FACT)
 
@@ -255,7 +234,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
         if not sentence:
             continue
         found = anchors.find(sentence)
-        constraint = kind == USER and constrains(sentence)
+        constraint = kind == USER and rules.constrains(sentence)
         if constraint or len(sentence) <= LONG:
             start, end = (0, len(sentence)) if constraint else _telling(sentence, found)
             sentence = sentence[start:end]

@@ -21,7 +21,7 @@ _NEVER_DROPPED = {"model", "messages", "stream"}
 def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     """The dialect to try next and what was changed, in words; `sent` is the refused request's parameters."""
     if error.kind == "media":
-        return _images(dialect, sent)
+        return _images(f"{error.text} {error.body}".lower(), dialect, sent)
     if error.kind not in ("params", "tool_history", "bad_request", "schema", "server", "not_found"):
         return None
     said = f"{error.text} {error.body}".lower()
@@ -32,9 +32,18 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
     return _parameter(error, dialect, sent) if error.kind in ("params", "bad_request") else None
 
 
-def _images(dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
-    """An image that was taken by another model stays in the history; one in the last prompt is the user's to leave out."""
-    if dialect.images and with_images(sent.get("messages", ())):
+def _images(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
+    """An image that was taken by another model stays in the history; one in the last prompt is the user's to leave out.
+    What is wrong with one image says nothing of all."""
+    blind = re.search(
+        r"(?:not|n't|no) (?:support|accept|process|allow|have|able|a vision|enabled)|unsupported|only supports? text|"
+        r"text.only|vision|multi.?modal|mmproj|不支持",
+        said,
+    )
+    single = re.search(
+        r"too (?:large|many|big|small)|at most|maximum|exceed|decod|corrupt|format|media.?type|mime", said
+    )
+    if blind and not single and dialect.images and with_images(sent.get("messages", ())):
         return dialect._replace(images=False), "images of earlier prompts are told, not shown"
     return None
 
