@@ -236,12 +236,17 @@ def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Seque
     if before and one and two:
         said = [e["message"] for e in live[before[0] : at]]
         between = estimate_messages(said)
-        text_only = not any(isinstance(message.get("content"), list) for message in said)
-        if between >= LEAST_SAMPLE and text_only and two.prompt > one.prompt:
+        if between >= LEAST_SAMPLE and _text_only(said) and two.prompt > one.prompt:
             return _bounded((two.prompt - one.prompt) / between)
+    if not _text_only(e["message"] for e in live[:at]):
+        return 1.0  # what a server counts for an image is its own affair
     whole = _ratio(live[:at], answer, tools)
     small = estimate_messages((e["message"] for e in live[:at]), tools) < SHORT_PROMPT
     return min(whole, DOUBTFUL) if small else whole
+
+
+def _text_only(messages: Iterable[Message]) -> bool:
+    return not any(isinstance(message.get("content"), list) for message in messages)
 
 
 def _remembered_ratio(entries: Sequence[Entry], model: str) -> float:

@@ -320,6 +320,44 @@ def test_what_fits_is_not_cut_because_a_server_cannot_be_had() -> None:
             assert (made.session.view() == before, made.told()) == (made is roomy, ["Compacting", told])
 
 
+def test_an_outage_holds_nothing_up_afterwards() -> None:
+    """It counts as no attempt; within one run it is not asked again; the next process asks, also over the window."""
+    made = talk(Writer([TemporaryError("503")]), window=9000, compact_at=2000)
+    chatter(made, 12)
+    compactor = made.compactor
+    assert [compactor.make_room() for _ in range(3)] == [False] * 3
+    assert len(made.model.requests) == 1
+    made.answer("Well. " * 1500, prompt_tokens=9100)
+    assert not made.compactor.after_turn()
+    made.model.script = [reply(SMALL_TALK)]
+    made.say("user", "Go on.")
+    assert made.compactor.make_room()
+    assert made.record()["strategy"] == "window_plus_summary"
+
+
+def test_stubs_are_taken_where_no_summary_is_to_be_had() -> None:
+    made = talk(Writer([TemporaryError("503")]), window=40_000, compact_at=2000)
+    for step in range(9):
+        made.act(f"a{step}.py", f"line {step} of a file\n" * 300)
+    chatter(made, 20)
+    assert made.compactor.make_room()
+    assert made.record()["strategy"] == "pruned"
+
+
+def test_where_not_all_pins_fit_the_short_ones_stay() -> None:
+    made = talk(window=4000)
+    pins = ["Never push to main.", "A long one: " + "about the harbour " * 900, "Answer in French only."]
+    for pin in pins:
+        made.session.append({"type": "pin", "text": pin})
+    chatter(made, 30)
+    assert made.compactor.make_room()
+    assert [pin in made.whole() for pin in ("Never push to main", pins[1], "Answer in French only")] == [
+        True,
+        False,
+        True,
+    ]
+
+
 def test_an_answer_without_text_is_asked_for_once_more_with_no_tools_in_sight() -> None:
     for first in (reply(None, "tool_calls", calls=1), reply("")):
         made = talk(Writer([first, reply(SMALL_TALK)]), window=40_000, compact_at=2000, tools=[READ])

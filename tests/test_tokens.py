@@ -165,6 +165,21 @@ def test_what_a_server_adds_to_every_request_is_no_factor() -> None:
     assert abs(tokens.context_size({}, second, "m-1").tokens - (small + 1400 + 2 * large)) < 100
 
 
+def test_what_is_no_sample_of_a_tokenizer() -> None:
+    """A report from before the compaction, a stretch without growth, one with an image: what follows is estimated."""
+    large = entry(5, "user", "word " * 20_000)
+    tokens_of = tokens.message_tokens(large["message"])
+    long = entry(1, "user", "word " * 4000)
+    about = tokens.message_tokens(long["message"])
+    picture = {**entry(3, "user", ""), "message": {"role": "user", "content": [{"type": "image_url", "image_url": {}}]}}
+    shrunk = [long, reported(2, 30_000), entry(3, "user", "word " * 800), reported(4, about), large]
+    pictured = [long, reported(2, about), picture, reported(4, about + 85), large]
+    before = {**reported(2, 30_000), "request": {"k": 7}}
+    old = [before, entry(3, "user", "word " * 4000), {**reported(4, about), "request": {"k": 9}}, large]
+    for meta, talk in (({}, shrunk), ({}, pictured), ({"counts": {"requests": 8}}, old)):
+        assert abs(tokens.context_size(meta, talk, "m-1").tokens / (about + tokens_of) - 1) < 0.15
+
+
 def test_how_one_model_counts_says_nothing_of_another() -> None:
     record = {"type": "compaction", "n": 4, "guard": {"ratio": 2.5, "model": "m-1"}}
     after = [record, entry(5, "user", "word " * 400)]

@@ -78,8 +78,7 @@ class Compactor:
         self.recall = model.takes_tools if recall is None else recall
         self._emit = emit
         self._summary_model = summary_model
-        self._instructions = instructions
-        self._role = role
+        self._instructions, self._role = instructions, role
         self._price, self._summary_price = price, summary_price
         self.used: Usage | None = None
         self.cost: float | None = None
@@ -266,8 +265,9 @@ class Compactor:
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
         self._down = "call_failed" in answer.verdict.reasons
-        if self._down and not job.must and before <= self.limits.window - max(256, self.limits.window // 16):
-            return None, answer  # what fits is not cut because a server cannot be had just now
+        roomy = before <= self.limits.window - max(256, self.limits.window // 16)
+        if self._down and not job.must and (roomy or not job.crop):
+            return None, answer  # what fits, or need not go out now, is not cut because a server cannot be had
         wide = plan.fold(light, room.wide) or cut
         return drafted(FALLBACK, context, wide, room, job, self._past), answer
 
