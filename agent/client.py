@@ -288,7 +288,7 @@ class _Completion:
             return self._lower_cap(error.limit, remember=True)
         if isinstance(error, ContextOverflow):
             return self._overflowed(error)
-        from agent.wire.adapt import adapted
+        from agent.wire.adapt import FOR_NOW, adapted
 
         found = adapted(error, client.dialect, self._sent_parameters())
         if found is None or found[1] in self.changes:
@@ -298,7 +298,8 @@ class _Completion:
         base = client.target.dialect.as_json()
         learned = {k: v for k, v in client.dialect.as_json().items() if base.get(k) != v}
         reset = {k: getattr(Dialect(), k) for k in base if k not in client.dialect.as_json()}
-        client._learn(dialect={**learned, **reset})
+        if not change.endswith(FOR_NOW):
+            client._learn(dialect={**learned, **reset})
         why = f" ({error.text})" if not client.dialect.tools else ""
         client._notice("info", "adapted", f"the server refused the request{why}; from now on: {change}")
         return True

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.errors import APIError
 from agent.wire import Dialect
-from agent.wire.adapt import adapted
+from agent.wire.adapt import FOR_NOW, adapted
 from agent.wire.faults import Answer, classify
 
 SENT = {"model": "m", "messages": [], "temperature": 0.2, "max_tokens": 9, "stream": True, "stream_options": {}}
@@ -100,3 +100,15 @@ def test_changes_come_to_an_end(words: list[str], kind: str) -> None:
         dialect = found[0]
         seen.add(found[1])
     raise AssertionError(f"still changing: {seen}")
+
+
+def test_one_image_that_is_refused_says_nothing_of_all() -> None:
+    """A bad or surplus image of the history is left out for this run, and one of the prompt itself is the user's."""
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+    said = APIError("At most 3 images may be provided", kind="media")
+    history = {"messages": [picture, {"role": "assistant", "content": "a dot"}, {"role": "user", "content": "and?"}]}
+    found = adapted(said, Dialect(), history)
+    assert found is not None and (found[0].images, found[1].endswith(FOR_NOW)) == (False, True)
+    assert adapted(said, Dialect(), {"messages": [picture, picture]}) is None
+    blind = adapted(APIError("This model does not support image input", kind="media"), Dialect(), history)
+    assert blind is not None and not blind[1].endswith(FOR_NOW)

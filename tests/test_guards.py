@@ -98,3 +98,14 @@ def test_an_attempt_that_gained_nothing_is_a_strike_unless_a_person_asked_for_it
     assert guards.refusal(now, 3800, 4000) == ""
     by_hand = {**attempt, "reason": "manual"}
     assert guards.state(meta, [*entries, by_hand, word], 3000) == State(1100, True, 0, 0)
+
+
+def test_after_an_outage_the_next_call_waits_for_growth() -> None:
+    """By what the file says, so that neither the next request nor the next process asks again at once."""
+    attempt = {"type": "attempt", "reason": "threshold", "outcome": "failed", "tokens": {"before": 6000}}
+    outage = {**attempt, "checks": {"reasons": ["call_failed"]}}
+    unsaved = {**attempt, "checks": {"reasons": []}}
+    done = {"type": "compaction", "n": 3}
+    assert [guards.resting([done, outage], size) for size in (6000, 6479, 6480)] == [True, True, False]
+    assert not guards.resting([outage, done], 6000) and not guards.resting([unsaved], 6000)
+    assert guards.last_record([done, outage]) == done and guards.last_record([done, unsaved]) == unsaved

@@ -146,6 +146,8 @@ def test_what_takes_a_rule_back_stands_as_long_as_the_rule() -> None:
         ("Do not edit main.py.", "You may edit main.py again."),
         ("不要改 config 目录。", "刚才那条作废，config 目录可以改了。"),
         ("不要改 main.py。", "现在可以修改 main.py 了。"),
+        ("不要改 main.py。", "上面的限制解除了。"),
+        ("Never touch config.py.", "config.py may now be changed."),
     ]
     noise = [("user", f"The port of service s{i} is {4000 + i}.") for i in range(300)]
     for rule, lifting in pairs:

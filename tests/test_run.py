@@ -743,6 +743,18 @@ def test_an_image_that_another_model_saw_is_told_to_one_that_sees_none(
     assert server.requests[1]["messages"][1]["content"].endswith("[an image that this model cannot be shown]")
     assert (again.code, "Leave it out" in again.err) == (1, True)
     assert agent("sessions", "replay", only_log(home).stem, "--check").code == 0
+    wordings = (
+        "At most 0 image(s) may be provided in one request.",
+        "This model does not support images. See https://x/information",
+    )
+    for at_, wording in enumerate(wordings):
+
+        def refusing(request: dict[str, Any], index: int, wording: str = wording) -> Any:
+            images = any(isinstance(message["content"], list) for message in request["messages"])
+            return status(400, {"error": {"message": wording}}) if images else text("fine")
+
+        with ScriptedServer(refusing) as server:
+            assert agent("--last", "--fork", "go on", "-m", f"other-{at_}", **at(server)).code == 0
 
 
 def test_a_server_that_wants_a_key_when_none_was_sent(agent: Runner, home: Path) -> None:
@@ -771,7 +783,7 @@ def test_a_key_that_is_set_and_not_used_is_said(agent: Runner, home: Path, model
     assert (toy.code, "warning: GROQ_API_KEY is set, but no model is named: -m groq/NAME" in toy.err) == (0, True)
     with ScriptedServer([text("one")]) as server:
         done = agent("-m", "groq/llama", "hi", **at(server, GROQ_API_KEY="x"))
-    told = f"warning: groq/llama is asked of OPENAI_BASE_URL ({server.url}); to ask groq itself, unset that"
+    told = f"info: groq/llama is asked of OPENAI_BASE_URL ({server.url}); to ask groq itself, unset that"
     assert (done.code, told in done.err) == (0, True)
 
 
@@ -786,5 +798,7 @@ def test_sessions_alone_takes_the_options_of_its_list(agent: Runner, home: Path)
     with ScriptedServer([text("one")]) as server:
         agent("hi", **at(server))
     assert json.loads(agent("sessions", "--json").out)["id"] == only_log(home).stem
+    with ScriptedServer([text("one")]) as server:
+        assert agent("--no-session", "hi", **at(server, AGENT_SESSION_DIR="/dev/null")).code == 0
     there = agent("sessions", "--session-dir", "/etc/passwd")
     assert (there.code, "/etc/passwd is not a directory" in there.err) == (3, True)

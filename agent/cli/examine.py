@@ -42,10 +42,10 @@ def _settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]
 
 
 def _store(settings: Settings, environ: Mapping[str, str]) -> Check:
-    from agent.log.library import find_store, listing
+    from agent.log.library import check_store, find_store, listing
 
     try:
-        store = find_store(None, environ, os.getcwd(), settings.session_dir)
+        store = check_store(find_store(None, environ, os.getcwd(), settings.session_dir))
         count = len(listing(store))
     except AgentError as error:
         return Check("sessions", "failed", error.text, error.hint)

@@ -41,8 +41,11 @@ def decode(raw: bytes) -> str:
 
 def block(tag: str, text: str, name: str = "") -> str:
     """A delimited block: what stands in it is material, not the user's words, and cannot end it."""
-    opening = f'<{tag} path="{name.replace(chr(34), chr(39))}">' if name else f"<{tag}>"
-    text = text.replace(f"</{tag}>", f"‹/{tag}>")
+    base, number = tag, 1
+    while f"</{tag}>" in text:
+        number += 1
+        tag = f"{base}-{number}"
+    opening = f'<{tag} path="{name.replace(chr(34), "&quot;")}">' if name else f"<{tag}>"
     return f"{opening}\n{text}{'' if text.endswith(chr(10)) else chr(10)}</{tag}>"
 
 

@@ -125,6 +125,8 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     if ask.flags.get("session_dir") == "":
         raise UsageError("--session-dir is empty", "Give it a directory")
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
+    if not ask.no_session:
+        library.check_store(store)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     wait = _wait(ask)
     message = read_prompt(ask, screen.emit)
@@ -319,8 +321,8 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
     if idle and not gear.client.takes_tools:
         flags = ", ".join(f"--{name}" for name in idle)
         emit(Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {flags} says nothing here"))
-    if text := unused_key(settings.model, gear.client.target, gear.environ):
-        emit(Notice("warning", "unused_key", text))
+    if not ask.resumes and (text := unused_key(settings.model, gear.client.target, gear.environ)):
+        emit(Notice("warning" if gear.builtin else "info", "unused_key", text))
     if gear.builtin and not ask.resumes:
         emit(Notice("info", "toy_model", TOY))
     begun = session.meta.get("cwd")

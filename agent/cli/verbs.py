@@ -45,10 +45,10 @@ Wait = Annotated[float, typer.Option("--wait", metavar="SEC", min=0, help="secon
 def store_of(given: str | None) -> str:
     """The store the settings name."""
     from agent.config import load_settings
-    from agent.log.library import find_store
+    from agent.log.library import check_store, find_store
 
     settings = load_settings({"session_dir": given}, os.environ, os.getcwd())
-    return find_store(given, os.environ, os.getcwd(), settings.session_dir)
+    return check_store(find_store(given, os.environ, os.getcwd(), settings.session_dir))
 
 
 def find(given: str | None, wanted: str) -> tuple[str, str]:

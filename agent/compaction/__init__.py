@@ -28,7 +28,7 @@ from typing import Any
 from agent.compaction import guards, plan, summary
 from agent.compaction.draft import FALLBACK, PRUNED, SUMMARY, Draft, drafted, fitting, pruned, sent, shortened
 from agent.compaction.past import Past
-from agent.compaction.room import Job, Material, Room, holds_a_summary, material, share_out, weighing
+from agent.compaction.room import Job, Material, Room, holds_a_summary, leaves_room, material, share_out, weighing
 from agent.errors import ContextOverflow, LimitError, StorageError
 from agent.events import Compacted, Compacting, Emit, NotCompacted, Notice
 from agent.messages import Model, Schema, Usage, text_of
@@ -124,7 +124,7 @@ class Compactor:
                 self._not("nothing", vain, once=True)
             return False
         fits = limits.window if must else 0
-        if self._down and not must:
+        if guards.resting(session.entries, size) and not must and (leaves_room(limits, size) or not now_or_never):
             return False
         job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=now_or_never, fits=fits)
         outcome = self._run(job, now)
@@ -265,8 +265,7 @@ class Compactor:
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
         self._down = "call_failed" in answer.verdict.reasons
-        roomy = before <= self.limits.window - max(256, self.limits.window // 16)
-        if self._down and not job.must and (roomy or not job.crop):
+        if self._down and not job.must and (leaves_room(self.limits, before) or not job.crop):
             return None, answer  # what fits, or need not go out now, is not cut because a server cannot be had
         wide = plan.fold(light, room.wide) or cut
         return drafted(FALLBACK, context, wide, room, job, self._past), answer

@@ -20,6 +20,7 @@ from agent.tokens import Entry
 
 MIN_GAIN = 0.15
 GROWTH = 1.15
+AFTER_OUTAGE = 1.08
 MOST = 2
 
 
@@ -37,9 +38,23 @@ class State(NamedTuple):
 def last_record(entries: Sequence[Entry]) -> Entry | None:
     """The compaction record of this generation, or that of an attempt since: one that gained nothing. One whose call
     failed says nothing of what there is to gain."""
-    tried = (e for e in reversed(entries) if e.get("outcome") != "failed")
+    tried = (e for e in reversed(entries) if not _unanswered(e))
     of_its_own = (e for e in tried if e.get("reason") != "manual" or e.get("type") == "compaction")
     return next((e for e in of_its_own if e.get("type") in ("compaction", "attempt")), None)
+
+
+def _unanswered(entry: Entry) -> bool:
+    """Whether this is an attempt of which no answer came."""
+    reasons = _dict(entry.get("checks")).get("reasons")
+    return entry.get("type") == "attempt" and isinstance(reasons, list) and "call_failed" in reasons
+
+
+def resting(entries: Sequence[Entry], size: int) -> bool:
+    """Whether the last summary call failed, and the context has hardly grown since: an outage is not asked at every
+    request whether it is over."""
+    made = max((i for i, e in enumerate(entries) if e.get("type") == "compaction"), default=-1)
+    failed = [e for e in entries[made + 1 :] if _unanswered(e) and e.get("reason") == "threshold"]
+    return bool(failed) and size < AFTER_OUTAGE * _int(_dict(failed[-1].get("tokens")).get("before"))
 
 
 def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:

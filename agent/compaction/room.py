@@ -109,6 +109,11 @@ def holds_a_summary(context: Material, room: Room, window: int) -> bool:
     return context.fixed + kept + room.written <= window
 
 
+def leaves_room(limits: Limits, size: int) -> bool:
+    """Whether there is room for an answer beside a context of this size."""
+    return size <= limits.window - max(256, limits.window // 16)
+
+
 def weighing(context: Material, learnt_from: Sequence[Entry], tools: Sequence[Schema], window: int) -> Weigh:
     """How the tokens of messages and tools are found where a few decide: counted, and corrected by `context.ratio`.
 

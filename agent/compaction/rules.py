@@ -16,16 +16,17 @@ _CONSTRAINT = re.compile(
     r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都"
     # what takes such a rule back stands as long as the rule
     r"|\b(?:lifted|forget (?:that|it|this|what i said)|never ?mind|scrap that|ignore (?:that|what i)"
-    r"|you (?:can|may) now|now you (?:can|may)|you (?:can|may)\b.{1,60}\bagain"
+    r"|(?:you|we) (?:can|may) now (?!see|say|tell|log)|now you (?:can|may)|(?:can|may) now be|you (?:can|may)\b.{1,60}\bagain"
     r"|allowed (?:again|now)|no longer (?:need|have to|applies|apply|holds?|required|forbidden|valid))\b"
-    r"|(?:取消|解除|撤销)(?:这|那|上|之前|刚才|限制|禁令|规则|要求)|作废|不用再|不必再|忘掉|允许你"
+    r"|(?:取消|解除|撤销)(?:这|那|上|之前|刚才|限制|禁令|规则|要求)|(?:限制|禁令|规则|要求|规定|禁止).{0,8}(?:取消|解除|撤销)"
+    r"|已(?:经)?(?:取消|解除|撤销)|作废|不用再|不必再|忘掉|允许你"
     r"|可以(?:改|动|碰|删|用|编辑|修改).{0,30}了",
     re.IGNORECASE,
 )
 _MARKS = (
     *("never", "always", "do not", "don", "avoid", "remember", "must", "only use", "make sure", "from now on"),
     *("forbidden", "mind", "no circumst", "without", "lifted", "forget", "scrap", "ignore", "you can", "you may"),
-    *("allowed", "no longer"),
+    *("allowed", "no longer", "we can", "we may", "now be"),
     *"不别禁必务切记一以取解作撤忘可允",
 )
 """One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""

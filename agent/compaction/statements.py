@@ -183,7 +183,7 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
     return worth
 
 
-_BLOCK = r'^<(?P<tag>file|stdin)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>$'
+_BLOCK = r'^<(?P<tag>(?:file|stdin)(?:-\d+)?)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>$'
 _ATTACHED = re.compile(_BLOCK + ")", re.DOTALL | re.MULTILINE)
 _ATTACHED_OR_CUT = re.compile(_BLOCK + r"|\Z)", re.DOTALL | re.MULTILINE)
 """Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule."""

@@ -141,15 +141,11 @@ def _text(value: Any) -> str | None:
 def find_store(flag: str | None, environ: Mapping[str, str], cwd: str, config_value: str | None) -> str:
     """The directory of sessions: flag, AGENT_SESSION_DIR, configuration, ./sessions with our marker, the state home.
 
-    It need not exist yet. A marked ./sessions of ours is closed to other users. Raises ConfigError without a home, and for
-    what is no directory.
+    It need not exist yet. A marked ./sessions of ours is closed to other users. Raises ConfigError without a home.
     """
     chosen = flag or environ.get("AGENT_SESSION_DIR") or config_value
     if chosen:
-        store = os.path.normpath(os.path.join(cwd, os.path.expanduser(chosen)))
-        if os.path.lexists(store) and not os.path.isdir(store):
-            raise ConfigError(f"{store} is not a directory", "Give --session-dir or AGENT_SESSION_DIR a directory")
-        return store
+        return os.path.normpath(os.path.join(cwd, os.path.expanduser(chosen)))
     local = os.path.join(cwd, "sessions")
     if is_plain_file(os.path.join(local, MARKER)) and not os.path.islink(local):
         _close_to_others(local)
@@ -158,6 +154,13 @@ def find_store(flag: str | None, environ: Mapping[str, str], cwd: str, config_va
     if not home:
         raise ConfigError("there is no place for sessions: HOME is not set", "Name one with --session-dir")
     return os.path.join(home, "sessions")
+
+
+def check_store(store: str) -> str:
+    """The same path. Raises ConfigError for what is there and is no directory."""
+    if os.path.lexists(store) and not os.path.isdir(store):
+        raise ConfigError(f"{store} is not a directory", "Give --session-dir or AGENT_SESSION_DIR a directory")
+    return store
 
 
 def _close_to_others(directory: str) -> None:

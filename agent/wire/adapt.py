@@ -34,18 +34,25 @@ def adapted(error: APIError, dialect: Dialect, sent: Mapping[str, Any]) -> tuple
 
 def _images(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:
     """An image that was taken by another model stays in the history; one in the last prompt is the user's to leave out.
-    What is wrong with one image says nothing of all."""
-    blind = re.search(
-        r"(?:not|n't|no) (?:support|accept|process|allow|have|able|a vision|enabled)|unsupported|only supports? text|"
-        r"text.only|vision|multi.?modal|mmproj|不支持",
-        said,
-    )
-    single = re.search(
-        r"too (?:large|many|big|small)|at most|maximum|exceed|decod|corrupt|format|media.?type|mime", said
-    )
-    if blind and not single and dialect.images and with_images(sent.get("messages", ())):
-        return dialect._replace(images=False), "images of earlier prompts are told, not shown"
-    return None
+    What is wrong with one image of the history holds for this run alone."""
+    messages = sent.get("messages", ())
+    earlier = with_images(messages)
+    if not dialect.images or not earlier:
+        return None
+    told = dialect._replace(images=False), "images of earlier prompts are told, not shown"
+    if _BLIND.search(said):
+        return told
+    last = max((at for at, m in enumerate(messages) if m["role"] == "user"), default=0)
+    return None if isinstance(messages[last].get("content"), list) else (told[0], f"{told[1]} {FOR_NOW}")
+
+
+FOR_NOW = "(in this run)"
+"""Ends the words of a change that is not to be remembered."""
+_BLIND = re.compile(
+    r"(?:not|n't|no) (?:support|accept|process|able|have|a vision|a multi)[^.]{0,60}(?:image|vision|multi.?modal)|"
+    r"(?:image|vision|multi.?modal)[^.]{0,40}(?:not (?:supported|enabled|allowed|available)|unsupported)|"
+    r"at most 0 image|only supports? text|text.only|not a (?:vision|multi)|mmproj|不支持.{0,8}(?:图|image|视觉|多模态)"
+)
 
 
 def _schema(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> tuple[Dialect, str] | None:

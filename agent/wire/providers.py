@@ -115,7 +115,9 @@ def unused_key(spec: str | None, target: Target, environ: Mapping[str, str]) -> 
             else ""
         )
     named = BY_NAME.get((spec or "").partition("/")[0].lower())
-    if named and "/" in (spec or "") and target.source == "OPENAI_BASE_URL" and _key(named, environ)[0]:
+    elsewhere = target.source == "OPENAI_BASE_URL" and target.provider not in _AGGREGATORS
+    key, variable = _key(named, environ) if named else ("", "")
+    if named and "/" in (spec or "") and elsewhere and key and variable != target.key_variable:
         return f"{spec} is asked of OPENAI_BASE_URL ({target.base_url}); to ask {named.name} itself, unset that"
     return ""
 
