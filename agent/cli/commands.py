@@ -184,7 +184,7 @@ def doctor(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="with ID: only say what is wrong")] = False,
     session_dir: Store = None,
 ) -> None:
-    """What is configured, and whether it works; with ID, what is wrong with a session, mended; the damaged file is archived."""
+    """What is configured, and whether it works; with ID, what is wrong with a session, which is then mended."""
     from agent.cli.examine import examine, examine_session
 
     if id:
@@ -246,13 +246,16 @@ def completions(words: list[str]) -> list[tuple[str, str]]:
     )  # fmt: skip
 
 
+def name_of(command: Any) -> str:
+    """What a registered command is called on the command line."""
+    return command.name or str(command.callback.__name__)
+
+
 def options_of(path: list[str]) -> Iterable[tuple[str, str]]:
     """The long options of a command, or of a verb of `sessions`, with their help."""
     from agent.cli.verbs import app as sessions
 
-    named = {
-        each.name or getattr(each.callback, "__name__", ""): each.callback for each in sessions.registered_commands
-    }
+    named = {name_of(each): each.callback for each in sessions.registered_commands}
     callback = named.get(path[-1]) if path[0] == "sessions" else globals()[path[0]]
     if callback is None:
         return

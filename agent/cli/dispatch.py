@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from agent.cli.commands import register
+from agent.cli.commands import name_of, register
 from agent.cli.verbs import app as sessions
 from agent.errors import UsageError
 
@@ -86,11 +86,6 @@ def command(argv: list[str]) -> int:
         where = f"{argv[0]} {wanted}" if named and group is sessions else argv[0]
         raise UsageError(said, advice(argv, where, perhaps_a_prompt)) from None
     return result if isinstance(result, int) else 0
-
-
-def name_of(command: Any) -> str:
-    """What a registered command is called on the command line."""
-    return command.name or str(command.callback.__name__)
 
 
 def advice(argv: list[str], where: str, perhaps_a_prompt: bool) -> str:

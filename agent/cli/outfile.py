@@ -1,7 +1,8 @@
 """`-o FILE`: the answer in a file too, whole or not at all.
 
-A regular file, or the one a symlink points to, is replaced in one step by one with its mode. What is no regular file (a terminal, a pipe,
-/dev/null) is written to and never replaced. Whether it can be written is asked before the first request is paid for.
+A regular file, or the one a symlink points to, is replaced in one step by one with its mode. What is no regular file (a
+terminal, a pipe, /dev/null) is written to and never replaced. Whether it can be written is asked before the first
+request is paid for.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Compactor:
         self._ratio: float | None = None
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
-        self._told, self._down = "", False
+        self._told = ""
         self._past = Past(session, self.recall, role)
         self._spent: list[summary.Answer] = []
         self._unsaved: StorageError | None = None
@@ -222,7 +222,7 @@ class Compactor:
         if folds:
             light = draft.body if draft else context.body
             found, answer = self._folded(context, light, room, job, before, announce=not dry_run)
-            draft = draft if found is None and self._down and job.reason == "threshold" else found
+            draft = draft if found is None and answer.unanswered and job.reason == "threshold" else found
         if job.fits:
             draft = self._fitting(context, draft, room, job)
         vain = draft is None or sent(context, draft) >= estimate_messages(self._session.view())
@@ -264,8 +264,7 @@ class Compactor:
                 answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
         if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
             return None, answer
-        self._down = "call_failed" in answer.verdict.reasons
-        if self._down and not job.must and (leaves_room(self.limits, before) or not job.crop):
+        if answer.unanswered and not job.must and (leaves_room(self.limits, before) or not job.crop):
             return None, answer  # what fits, or need not go out now, is not cut because a server cannot be had
         wide = plan.fold(light, room.wide) or cut
         return drafted(FALLBACK, context, wide, room, job, self._past), answer

@@ -294,6 +294,11 @@ class Answer:
     error: str = ""
 
     @property
+    def unanswered(self) -> bool:
+        """Whether the call itself failed: an outage, a bad key."""
+        return "call_failed" in self.verdict.reasons
+
+    @property
     def outcome(self) -> str:
         """Of an attempt without a summary: "failed" (no answer came), "no_summary" (none that passes); else ""."""
         if {"call_failed", "overflow"} & set(self.verdict.reasons):
