@@ -2,7 +2,8 @@
 
 The JSON lines are the only truth. The file holds the statements worth most of all messages up to the last compaction,
 the digest of the archive that this one made, and size and time of every archive; where that is not the newest archive,
-one of them was changed or is gone, or the file is torn, altered, gone or cannot be written, everything is read again. So it can be deleted at any time, and never says what the originals
+one of them was changed or is gone, or the file is torn, altered, gone or cannot be written, everything is read again.
+So it can be deleted at any time, and never says what the originals
 do not. Two lines: what it is of, with a digest of the second; the statements.
 """
 
