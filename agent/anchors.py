@@ -107,12 +107,18 @@ _STATES = (
 """What stands between a thing and its value. Each begins with a plain character: only so does the search run over what
 holds none of them."""
 _VALUE = re.compile(
-    rf"(?:{'|'.join(_STATES)})[ \t]*[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})", re.ASCII
+    rf"(?:{'|'.join(_STATES)})[ \t]*(?:\*\*)?[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})", re.ASCII
 )
 _HOLLOW = re.compile(
-    r"什么|怎么|哪|不是|[吗呢]$|^(?:一[个种件]|我|你|他|她|它|这|那|很|最|非常|因为|自己)"
-    r"|^(?:the|an?|not|it|that|this|in|on|to|null|None|true|false)$|^[/\\]"
+    r"什么|怎么|哪|多少|不是|[吗呢]$|^(?:我|你|您|他|她|它|谁|这|那|很|最|非常|不错|因为|自己|觉得|如何|如此|可以|有些|有点"
+    r"|让|否|醒|太(?![原平湖阳子极仓古])|更(?![年衣新])|特别(?!行)|比较(?!文学|法)|会(?![计议员长展馆所])|能(?![源力量])"
+    r"|要(?![塞素闻])|个(?![人体性旧])|一(?:[个种件]|.(?:很|非常|特别|十分|比较|值得|不错)))"
+    r"|^(?:the|an?|not|it|that|this|in|on|to|at|of|for|from|with|as|by|if|and|or|but|so|my|your|our|his|her|its|their"
+    r"|very|really|about|more|most|also|just|too|well|how|what|why|when|where|who|which|some|any|many|much"
+    r"|only|still|please|something|definitely|indeed|made|null|none|true|false)$|^[/\\]|^\W*$",
+    re.IGNORECASE,
 )
+"""What follows such words and is no value: a question, a judgement, the beginning of a clause."""
 
 
 PIECE = 2_000

@@ -88,6 +88,16 @@ def on_real(
     return found
 
 
+def on_average(
+    sessions: str, probes: str, model: Summariser, only: Sequence[str], shares: Sequence[float]
+) -> dict[str, tuple[float, float, float]]:
+    """{policy: (answered, asked, tokens of all final contexts)}, each the mean over windows of these shares."""
+    several = [on_real(sessions, probes, model, only, share) for share in shares]
+    totals = {name: [list(map(sum, zip(*found[name].values(), strict=True))) for found in several] for name in only}
+    means = {name: [sum(column) / len(shares) for column in zip(*rows, strict=True)] for name, rows in totals.items()}
+    return {name: (answered, asked, size) for name, (answered, asked, size) in means.items()}
+
+
 def looked_up(sessions: str, probes: str) -> tuple[int, int]:
     """(answered, asked): one `recall(question)` within 4,000 tokens, on the whole of each session."""
     from agent.recall import search
@@ -251,11 +261,17 @@ def _show_real(sessions: str, probes: str, model: Summariser) -> None:
         each = " ".join(f"{a}/{q}:{t}" for a, q, t in found.values())
         sys.stdout.write(f"  {name:24} {answered:3}/{asked} = {answered / asked:.0%}  {size} tokens  {each}\n")
     sys.stdout.write(f"  on average over windows of {SHARES[0]:.0%} to {SHARES[-1]:.0%} of the session\n")
-    several = [on_real(sessions, probes, model, share=share) for share in SHARES]
-    for name in several[0]:
-        totals = [list(map(sum, zip(*found[name].values(), strict=True))) for found in several]
-        answered, asked, size = (sum(column) / len(SHARES) for column in zip(*totals, strict=True))
+    means = on_average(sessions, probes, model, tuple(POLICIES), SHARES)
+    for name, (answered, asked, size) in means.items():
         sys.stdout.write(f"  {name:24} {answered:5.1f}/{asked:.0f} = {answered / asked:.1%}  {size:.0f} tokens\n")
+    smallest = min(size for name, (_, _, size) in means.items() if name != "ours")
+    for percent in range(100, 40, -5):
+        shares = [share * percent / 100 for share in SHARES]
+        answered, asked, size = on_average(sessions, probes, model, ("ours",), shares)["ours"]
+        if size <= smallest:
+            text = f"{answered:5.1f}/{asked:.0f} = {answered / asked:.1%}  {size:.0f} tokens"
+            sys.stdout.write(f"  ours in {percent} % of the window  {text}, no more than the smallest of the others\n")
+            break
     answered, asked = looked_up(sessions, probes)
     sys.stdout.write(f"  one recall of 4,000 tokens {answered}/{asked} = {answered / asked:.0%}\n")
 

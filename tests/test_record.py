@@ -80,6 +80,15 @@ def test_of_two_statements_of_the_same_thing_the_later_is_kept() -> None:
     assert "ibis-13" in made and "heron-11" not in made
 
 
+def test_one_message_full_of_facts_does_not_crowd_out_the_others() -> None:
+    """A list of 26 addresses and four results of a line: the four are there before the list is told to its end."""
+    listed = ("tool", "\n".join(f"https://{chr(97 + i) * 3}.example.net/{chr(122 - i) * 2}" for i in range(26)))
+    single = [("tool", f"release {bird} is build_{n}") for n, bird in enumerate(("heron", "wren", "ibis", "kite"), 11)]
+    made = composed(record.gather(entries(("user", "Look."), listed, *single)), 200)
+    assert [n for n in range(11, 15) if f"build_{n}" not in made] == []
+    assert 3 < made.count("https://") < 15
+
+
 def test_constraints_are_kept_even_when_facts_would_fill_the_budget() -> None:
     facts = [("user", f"The port of service s{i} is {5000 + i}, and its host is heron-{i}.") for i in range(60)]
     made = composed(record.gather(entries(("user", "Never touch legacy/heron."), *facts)), 150)

@@ -37,6 +37,20 @@ def test_sentences_lose_the_clauses_that_say_nothing() -> None:
     ]
 
 
+def test_an_answer_and_the_question_after_it_come_apart() -> None:
+    """What is told is worth what it says, whatever is asked in the same breath; a rule stays whole."""
+    assert said("user", "It is 8080, and what is the other one?") == [
+        ("user", "It is 8080"),
+        ("user", "and what is the other one?"),
+    ]
+    assert said("assistant", "地址在香山公园北侧12号，你知道门票是多少钱吗？") == [
+        ("fact", "地址在香山公园北侧12号"),
+        ("fact", "你知道门票是多少钱吗？"),
+    ]
+    assert said("user", "Never touch legacy.py, is that clear?") == [("user", "Never touch legacy.py, is that clear?")]
+    assert said("user", "Is it 8080, or 9090, now?") == [("user", "Is it 8080, or 9090"), ("user", "now?")]
+
+
 def test_constraints_are_kept_whole_and_marked() -> None:
     """What forbids or requires something, in both languages; not what merely sounds like it."""
     rules = (

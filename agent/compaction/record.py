@@ -51,8 +51,14 @@ PINNED_SHARE = 0.6
 """At most this share of the budget goes to pins and constraints."""
 FIRST_SHARE = 0.2
 """At most this share of what is left goes to the first prompt."""
-FADING = 0.5
+FADING = 0.3
 """Each further fact of one statement counts for this much less: a line of code is full of names and says little."""
+FORGOTTEN = 0.15
+"""How much less the oldest statement counts than the newest. What is new stands in the context anyway, and what is old
+nowhere else."""
+CROWDED, CROWDED_USER = 0.4, 0.1
+"""How much less each further statement of one message counts: the thirtieth address in a list says little more. It
+weighs less on what the user typed."""
 OVERHEAD = 8
 """Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
 LEAST = 0.8
@@ -103,7 +109,7 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
     spread = _seen(gathered.statements)
     priced = []
     for index, (statement, shape) in enumerate(zip(gathered.statements, shaped, strict=True)):
-        factor = 0.5 + 0.5 * statement.n / max(1, gathered.last)
+        factor = 1.0 - FORGOTTEN * (1.0 - statement.n / max(1, gathered.last))
         if statement.kind in (FACT, ERROR):
             if shapes[shape] > 2:
                 factor /= shapes[shape] ** 0.5
@@ -260,6 +266,8 @@ class _Choice:
         self.record = record
         self.left = budget
         self.chosen: dict[int, Statement] = {}
+        self.taken: Counter[int] = Counter()
+        """How many statements of each message."""
         own = gather([{"message": {"role": "user", "content": written}}]).statements
         self.said = record.said | {key for statement in own for key in statement.worth}
         self.written = Present(written)
@@ -277,6 +285,7 @@ class _Choice:
         if index in self.chosen or dear or same in self.said or self.stands(same):
             return 0
         self.chosen[index] = statement
+        self.taken[statement.n] += 1
         self.said.update(worth)
         self.said.add(same)
         self.left -= cost
@@ -289,9 +298,10 @@ class _Choice:
             index = heapq.heappop(heap)[1]
             if self.record.costs[index] > self.left:
                 continue
-            keys = self.record.priced[index][1]
+            statement, keys = self.record.priced[index]
             self.said.update([key for key in keys if key not in self.said and self.stands(key)])
-            now = self.record.gain(index, self.said)
+            crowded = CROWDED_USER if statement.kind == USER else CROWDED
+            now = self.record.gain(index, self.said) / (1 + crowded * self.taken[statement.n])
             if now > 0 and heap and -now > heap[0][0] + 1e-9:
                 heapq.heappush(heap, (-now, index))
             elif now > 0:

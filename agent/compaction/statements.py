@@ -227,14 +227,25 @@ def _striking(text: str, most: int) -> str:
     return "\n".join(lines)
 
 
-def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
-    """Statements of what a person or the model said: sentences, or parts of long ones."""
+_ASKS = re.compile(r"[,，]\s*(?=[^,，]*(?:[?？]|[吗呢][。？?]?)$)")
+"""The comma before a question that ends a sentence."""
+
+
+def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
+    """(sentence, whether it is a rule of the user); an answer and the question after it ("8080, and the other one?")
+    come apart."""
     for sentence in _cut(text, _SENTENCES):
         sentence = sentence.strip()
-        if not sentence:
-            continue
+        rule = kind == USER and rules.constrains(sentence)
+        asks = None if rule or sentence[-1:] not in "?？吗呢。" else _ASKS.search(sentence)
+        pieces = (sentence[: asks.start()], sentence[asks.end() :]) if asks else (sentence,)
+        yield from ((piece, rule) for piece in pieces if piece)
+
+
+def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
+    """Statements of what a person or the model said: sentences, or parts of long ones."""
+    for sentence, constraint in _sentences(text, kind):
         found = anchors.find(sentence)
-        constraint = kind == USER and rules.constrains(sentence)
         if constraint or len(sentence) <= LONG:
             start, end = (0, len(sentence)) if constraint else _telling(sentence, found)
             sentence = sentence[start:end]
