@@ -44,18 +44,18 @@ DAMAGE. A line that ends in LF was promised; what stands after the last LF was n
 `agent.log.mend` repairs what is corrupt. No byte is ever dropped: each is in the log, an archive, or a side file.
 
 Side files: `<id>.lock`, `<id>.archive/` (generations, torn tails, quarantined lines), `<id>.files/` (spilled outputs,
-backups), `<id>.tmp` (a rewrite that was not finished; no session). It does not know what a summary, a tool or a token
-is.
+backups), `<id>.tmp` (a rewrite that was not finished; no session). It knows no summaries, tools or tokens.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from agent.errors import SessionError, StorageError
-from agent.log.disk import DISK, Disk, digest_file, forget, make_directory, make_side_directory, storing
+from agent.log.disk import DISK, Disk, forget, make_directory, make_side_directory, storing
 from agent.log.entries import Entry, encode, largest_request, number, replay
 from agent.log.lock import Lock
 from agent.log.logfile import (
@@ -107,10 +107,7 @@ class Session:
 
     @classmethod
     def create(cls, store: str, meta: Entry, *, id: str | None = None, disk: Disk = DISK) -> Session:
-        """A new session with its meta line on disk; the store is made when it is missing.
-
-        Raises: SessionError when `id` exists, StorageError.
-        """
+        """A new session, its meta line on disk; a missing store is made. Raises: SessionError if `id` exists, StorageError."""
         path = log_path(store, id or new_id())
         session = cls(path, disk)
         session.meta = fresh_meta(without_secrets(meta), session.id)
@@ -123,9 +120,8 @@ class Session:
         except StorageError as error:
             session.close()
             if isinstance(error.__cause__, FileExistsError):
-                raise SessionError(
-                    f"session {session.id} exists already", f"Continue it with: agent -c {session.id}"
-                ) from None
+                hint = f"Continue it with: agent -c {session.id}"
+                raise SessionError(f"session {session.id} exists already", hint) from None
             raise
         return session
 
@@ -256,19 +252,23 @@ class Session:
         then the log is as it was.
         """
         old = counts_of(self.meta)
-        before = {e["n"] for e in self.entries if e["type"] == "compaction"}
-        made = sum(e["type"] == "compaction" and e["n"] not in before and e["n"] > old["n"] for e in entries)
+        known = {e["n"] for e in self.entries}
+        made = sum(e["type"] == "compaction" and e["n"] not in known and e["n"] > old["n"] for e in entries)
         self._top = number(entries, max(self._top, old["n"]))
         self._requests = largest_request(entries, max(self._requests, old["requests"]))
         counts = {"n": self._top, "requests": self._requests, "compactions": old["compactions"] + made}
         meta = fresh_meta(self.meta | without_secrets(meta_changes), self.id)
         name = self.next_archive()
-        known = {e["n"] for e in self.entries}
         recorded = [
             e | {"archive": name} if e["type"] in _RECORDS and not e.get("archive") and e["n"] not in known else e
             for e in entries
         ]
         return self._replace(meta, {**old, **counts}, recorded)
+
+    def digest_ahead(self) -> None:
+        """Read the file now for what the next rewrite says of it; what goes wrong is that rewrite's to tell."""
+        with suppress(OSError, StorageError):
+            self._open_writer().digest()
 
     def next_archive(self) -> str:
         """The name that the present file will have in the archive after the next rewrite: "0001"."""
@@ -339,7 +339,7 @@ class Session:
         writer = self._open_writer()
         name = self.next_archive()
         with storing(f"rewrite session {self.id}"):
-            archived = {"name": name, "bytes": writer.size, "sha256": digest_file(self.path)}
+            archived = {"name": name, "bytes": writer.size, "sha256": writer.digest()}
             meta = meta | {"counts": counts | {"generation": int(name)}, "archived": archived}
             archive = os.path.join(beside(self.path, "archive"), f"{name}.jsonl")
             writer.replace(map(encode, [meta, *entries]), archive, silent=silent)

@@ -70,9 +70,10 @@ def test_a_cut_anywhere_leaves_a_valid_request(entries: list[Entry], keep: int, 
 def test_the_tail_is_no_longer_than_asked_unless_one_unit_is(entries: list[Entry], keep: int) -> None:
     cut = plan.fold(entries, keep)
     if cut is not None:
-        parts = plan.units(entries)
-        prompts = [u.tokens for u in parts if u.prompt]
-        assert plan.size(cut.kept) <= max(keep, parts[-1].tokens) + prompts[-1] + max(prompts)
+        starts = plan.units(entries)
+        parts = [entries[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+        prompts = [plan.size(part) for part in parts if plan.role(part[0]) == "user"]
+        assert plan.size(cut.kept) <= max(keep, plan.size(parts[-1])) + prompts[-1] + max(prompts)
 
 
 @given(conversations(), st.integers(500, 100_000), st.integers(0, 5000))
@@ -82,7 +83,7 @@ def test_pruning_only_shortens_results_and_is_done_in_one_pass(entries: list[Ent
     assert [e["n"] for e in pruned] == [e["n"] for e in entries]
     for old, new in zip(entries, pruned, strict=True):
         assert new is old or (plan.role(old) == "tool" and new["pruned"] and str(old["n"]) in new["message"]["content"])
-    last = plan.units(entries)[-1].entries
+    last = entries[plan.units(entries)[-1] :]
     assert all(any(e is kept for e in pruned) for kept in last)
     assert plan.prune(pruned, window, keep) == pruned
     assert violation(pruned) is None

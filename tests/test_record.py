@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from hypothesis import given
@@ -71,6 +72,28 @@ def test_what_stands_in_the_context_anyway_is_not_repeated() -> None:
     made = record.gather(entries(("user", "The port is 8080."), ("user", "The host is heron-42.")))
     assert "8080" not in composed(made, 200, present="we use port 8080 now: The port is 8080.")
     assert "heron-42" in composed(made, 200, present="we use port 8080 now")
+
+
+def test_what_a_summary_says_makes_room_for_what_it_does_not_say() -> None:
+    """Ranked before there is a summary; what it says is passed over, and the next in rank takes the place."""
+    ports = [("user", f"The port of service {name} is {4100 + 97 * at}.") for at, name in enumerate("abcdefghijkl")]
+    made = record.Record(record.gather(entries(("user", "Hello there, friend."), *ports)))
+    made.ranked(60)
+    alone = made.within(60)
+    there = [said for _, said in ports if said.rstrip(".") in alone]
+    assert 2 <= len(there) <= 6
+    beside = made.within(60, "\n".join(there))
+    assert [said for said in there if said.rstrip(".") in beside] == []
+    assert sum(said.rstrip(".") in beside for _, said in ports) >= 2
+    assert record.Record(record.gather(entries(("user", "Hello there, friend."), *ports))).within(60) == alone
+
+
+@given(st.integers(0, 1 << 32), st.integers(0, 8_000), st.sampled_from([1, 6, 7, 8, 9, 15, 40]))
+def test_the_quick_look_finds_whatever_stands_in_a_long_text(seed: int, at: int, length: int) -> None:
+    text = "".join(random.Random(seed).choices("abc", k=8_200))
+    present = record.Present(text)
+    for piece in (text[at : at + length], text[at : at + length] + "a", "c" + text[at : at + length], "b" * length):
+        assert present.holds(piece) is (piece in text)
 
 
 def test_of_two_statements_of_the_same_thing_the_later_is_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -112,6 +113,24 @@ def test_originals_are_what_was_written_before_any_shortening(store: str) -> Non
         (1, "keep every word of this"), (2, "re: keep every word of this"), (3, "second"), (4, "re: second"),
         (8, "third"), (9, "re: third"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "an append", "a byte changed in place"])
+def test_a_digest_found_ahead_is_that_of_the_file_that_is_archived(store: str, meanwhile: str) -> None:
+    """Whatever happens to the file between: the chain of generations holds."""
+    with Session.create(store, {"model": "m"}) as session:
+        session.append({"type": "message", "message": {"role": "user", "content": "one"}})
+        session.digest_ahead()
+        if meanwhile == "an append":
+            session.append({"type": "message", "message": {"role": "assistant", "content": "two"}})
+        elif meanwhile == "a byte changed in place":
+            path = Path(session.path)
+            with path.open("r+b") as file:
+                file.seek(path.read_bytes().index(b"one"))
+                file.write(b"owe")
+        name = session.rewrite(session.entries)
+        archived = Path(store, f"{session.id}.archive", f"{name}.jsonl").read_bytes()
+        assert session.meta["archived"]["sha256"] == hashlib.sha256(archived).hexdigest()
 
 
 def test_an_ephemeral_session_behaves_the_same_and_leaves_nothing(store: str, tmp_path: Path) -> None:

@@ -307,10 +307,10 @@ class Compactor:
         window = getattr(model, "window", None) or self.limits.window
         if job.reason == "overflow" and model is self._model:
             window = min(window, job.fits)  # what is longer was refused just now
-        source, ready = partial(self._past.source, cut.folded), partial(self._past.ready, cut)
+        source, ready = partial(self._past.source, cut.folded), partial(self._past.ready, cut, room.record)
         told = [(e.get("n", 0), e["message"]) for e in plan.by_n(context.body, cut.folded) if not e.get("summary")]
         about: dict[str, Any] = {"cap": min(room.written, max(64, plan.size(cut.folded) // 2)), "ratio": context.ratio}
-        about |= {"earlier": plan.covered(cut.folded)[2], "structured": model.structured}
+        about |= {"earlier": cut.covers[2], "structured": model.structured}
         about["wishes"] = "\n".join(filter(None, (self._instructions, job.wishes)))
         requests = summary.requests_for(head, told, self.tools, window=window, **about)
         answer, again = summary.ask(model, requests, source, ready), []

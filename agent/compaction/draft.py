@@ -47,9 +47,9 @@ def sent(context: Material, draft: Draft, tools: Sequence[Schema] = (), measure:
     return estimate_messages(replay([*context.system, *draft.lead, *draft.body]), tools, measure)
 
 
-def framing(folded: Sequence[Entry], written: str, text: str, role: str) -> Entry:
+def framing(cut: plan.Fold, written: str, text: str, role: str) -> Entry:
     """The entry of the summary message: what it says, and for later compactions what it stands for."""
-    first, last, earlier = plan.covered(folded)
+    first, last, earlier = cut.covers
     about = {"summary": True, "written": written or earlier, "covers": [first, last]}
     return {"type": "message", "message": {"role": role, "content": text}, **about}
 
@@ -92,9 +92,9 @@ def drafted(
     taken = context.fixed + room.record + FRAME_TOKENS + estimate(written)
     if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
-    earlier = plan.head_and_tail(plan.covered(cut.folded)[2], room.written * 2)
+    earlier = plan.head_and_tail(cut.covers[2], room.written * 2)
     facts = past.record_beside(kept).within(room.record, written, strictly=strictly)
-    lead = framing(cut.folded, written, summary.framed(past.frame(cut.folded), written, facts, earlier), past.role)
+    lead = framing(cut, written, summary.framed(past.frame(cut), written, facts, earlier), past.role)
     tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)
 
@@ -122,7 +122,7 @@ def fitting(context: Material, draft: Draft | None, room: Room, job: Job, past: 
 def _less(context: Material, room: Room, job: Job, past: Past, free: int) -> Iterator[Draft]:
     """The last prompt and step with a smaller record, with a line for it, with none; at last they are shortened."""
     cut = plan.last(context.body)
-    line = [framing(cut.folded, "", summary.brief(past.frame(cut.folded)), past.role)] if cut.folded else []
+    line = [framing(cut, "", summary.brief(past.frame(cut)), past.role)] if cut.folded else []
     if cut.folded:
         for share in (2, 4):
             yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past, strictly=True)

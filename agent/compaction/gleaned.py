@@ -53,17 +53,22 @@ def pins(session: Session) -> list[str]:
     return [e["text"] for e in session.entries if e.get("type") == "pin" and isinstance(e.get("text"), str)]
 
 
-def keep(session: Session, gathered: record.Gathered) -> None:
-    """Put the best of it beside the archive that was just made. Does nothing where that cannot be."""
-    archive = _newest(session)
-    if not archive:
-        return
+def packed(gathered: record.Gathered) -> bytes:
+    """The best of the statements, as the second line of the file."""
     best = gathered.of(lambda n: n > 0)
     if len(best.statements) > 2 * KEPT:
         record.thin(best, KEPT)
-    statements = encode({"statements": [tuple(statement) for statement in best.statements]})
-    head = {"version": VERSION, "archive": archive, "archives": _marks(session), "last": gathered.last}
-    told = encode(head | {"sha256": _digest(archive, gathered.last, statements)}) + statements
+    return encode({"statements": [tuple(statement) for statement in best.statements]})
+
+
+def keep(session: Session, last: int, statements: bytes) -> None:
+    """Put what was packed of the messages up to `last` beside the archive that was just made. Does nothing where that
+    cannot be."""
+    archive = _newest(session)
+    if not archive:
+        return
+    head = {"version": VERSION, "archive": archive, "archives": _marks(session), "last": last}
+    told = encode(head | {"sha256": _digest(archive, last, statements)}) + statements
     path = _path(session)
     try:
         if os.path.lexists(f"{path}.tmp"):

@@ -30,11 +30,12 @@ class Past:
         self._recall = recall
         self._kept: tuple[Entry, ...] = ()
         self._beside: record.Record | None = None
+        self._packed = b""
         self._sources: dict[tuple[int, ...], summary.Source] = {}
 
-    def frame(self, folded: Sequence[Entry]) -> summary.Frame:
+    def frame(self, cut: plan.Fold) -> summary.Frame:
         """What the summary message says of the messages it stands for."""
-        first, last, _ = plan.covered(folded)
+        first, last, _ = cut.covers
         return summary.Frame(first, last, f"{self._session.id}.archive", recall=self._recall)
 
     @cached_property
@@ -65,10 +66,12 @@ class Past:
             self._sources[numbers] = summary.Source(plan.size(folded), record.matter(told), words)
         return self._sources[numbers]
 
-    def ready(self, cut: plan.Fold) -> None:
-        """Make what a compaction with this cut will ask for."""
+    def ready(self, cut: plan.Fold, budget: int) -> None:
+        """Make what a compaction with this cut and a record of so many tokens will ask for."""
         self.source(cut.folded)
-        self.record_beside(cut.kept)
+        self.record_beside(cut.kept).ranked(budget)
+        self._session.digest_ahead()
+        self._packed = gleaned.packed(self.gathered)
 
     def pins_left_out(self, entries: Iterable[Entry]) -> str:
         """How many pins stand in none of these messages, and which, in words; "" where all do."""
@@ -81,7 +84,7 @@ class Past:
     def remember(self) -> None:
         """Leave it for the next compaction, beside the archive that was just made."""
         if "gathered" in vars(self) and not self.unread:
-            gleaned.keep(self._session, self.gathered)
+            gleaned.keep(self._session, self.gathered.last, self._packed or gleaned.packed(self.gathered))
 
 
 def _record(gathered: record.Gathered, kept: Sequence[Entry]) -> record.Record:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
 
 from agent.messages import text_of, tool_calls
 from agent.tokens import MESSAGE_OVERHEAD, Entry, estimate, message_tokens
@@ -32,18 +34,6 @@ LEAST = 12
 """The same where the context would not fit otherwise."""
 
 
-class Unit(NamedTuple):
-    """Entries that stay together, in file order; `prompt` when it is a message that a user typed."""
-
-    entries: tuple[Entry, ...]
-    prompt: bool
-
-    @property
-    def tokens(self) -> int:
-        """Found when it is asked for: of a long conversation only the newest units are ever weighed."""
-        return size(self.entries)
-
-
 @dataclass(frozen=True)
 class Fold:
     """What leaves the context and what stays, both in order; `head` is all that stood before the cut."""
@@ -51,6 +41,17 @@ class Fold:
     folded: tuple[Entry, ...]
     kept: tuple[Entry, ...]
     head: tuple[Entry, ...]
+
+    @cached_property
+    def covers(self) -> tuple[int, int, str]:
+        """First and last message that the fold stands for, earlier summaries included, and what those said."""
+        numbers = [entry.get("n", 0) for entry in self.folded if not entry.get("summary")]
+        earlier = ""
+        for entry in self.folded:
+            if entry.get("summary"):
+                numbers += [n for n in entry.get("covers", ()) if isinstance(n, int)]
+                earlier = entry.get("written") or earlier
+        return min(numbers, default=0), max(numbers, default=0), earlier
 
 
 def role(entry: Entry) -> Any:
@@ -67,26 +68,19 @@ def by_n(body: Sequence[Entry], wanted: Sequence[Entry]) -> list[Entry]:
     return [e for e in body if e.get("n") in numbers]
 
 
-def units(entries: Sequence[Entry]) -> list[Unit]:
-    """The units of a context without its system message. Results belong to the unit before them."""
-    groups: list[list[Entry]] = []
-    for entry in entries:
-        if groups and role(entry) == "tool":
-            groups[-1].append(entry)
-        else:
-            groups.append([entry])
-    return [Unit(tuple(g), role(g[0]) == "user" and not g[0].get("summary")) for g in groups]
+def units(entries: Sequence[Entry]) -> list[int]:
+    """Where each unit of a context without its system message begins. Results belong to the unit before them."""
+    return [at for at, entry in enumerate(entries) if not at or entry["message"].get("role") != "tool"]
 
 
-def covered(folded: Sequence[Entry]) -> tuple[int, int, str]:
-    """First and last message that a fold stands for, earlier summaries included, and what those said."""
-    numbers = [e.get("n", 0) for e in folded if not e.get("summary")]
-    earlier = ""
-    for entry in folded:
-        if entry.get("summary"):
-            numbers += [n for n in entry.get("covers", ()) if isinstance(n, int)]
-            earlier = entry.get("written") or earlier
-    return min(numbers, default=0), max(numbers, default=0), earlier
+def _prompts(entry: Entry) -> bool:
+    """Whether an entry is a message that a user typed."""
+    return role(entry) == "user" and not entry.get("summary")
+
+
+def _last_prompt(entries: Sequence[Entry], end: int) -> int:
+    """Where the last prompt before `end` stands, or -1."""
+    return next((at for at in range(end - 1, -1, -1) if _prompts(entries[at])), -1)
 
 
 # ---- rung 2: fold the head ----
@@ -99,38 +93,43 @@ def fold(entries: Sequence[Entry], keep: int, *, least: int = 1) -> Fold | None:
     too long, it stands between two steps of that turn, whose prompt stays. The last unit and the last prompt always
     stay; `least` units are folded at least, where there are so many.
     """
-    parts = units(entries)
-    last_prompt = max((i for i, unit in enumerate(parts) if unit.prompt), default=-1)
-    at, kept = len(parts) - 1, parts[-1].tokens if parts else 0
-    while at > least and kept + (more := parts[at - 1].tokens) <= keep:
+    starts = units(entries)
+    at, kept = len(starts) - 1, size(entries[starts[-1] :]) if starts else 0
+    while at > least and kept + (more := size(entries[starts[at - 1] : starts[at]])) <= keep:
         at -= 1
         kept += more
     if at < 1:
         return None
-    boundary = next((i for i in range(at, len(parts)) if parts[i].prompt), None)
-    if boundary is not None and 2 * sum(unit.tokens for unit in parts[boundary:]) >= min(keep, kept):
-        at = boundary
-    prompt = max((i for i in range(at) if parts[i].prompt), default=-1)
-    pinned = {last_prompt} if last_prompt < at else set()
-    if not parts[at].prompt and prompt >= 0 and parts[prompt].tokens <= keep // 4:
+    boundary = next((start for start in starts[at:] if _prompts(entries[start])), None)
+    cut = starts[at]
+    if boundary is not None and 2 * size(entries[boundary:]) >= min(keep, kept):
+        cut = boundary
+    pinned = {_last_prompt(entries, len(entries))}
+    prompt = _last_prompt(entries, cut)
+    if not _prompts(entries[cut]) and prompt >= 0 and size(_unit(entries, prompt)) <= keep // 4:
         pinned.add(prompt)
-    folded = [unit for i, unit in enumerate(parts[:at]) if i not in pinned]
-    stays = [unit for i, unit in enumerate(parts) if i >= at or i in pinned]
-    if not any(not entry.get("summary") for unit in folded for entry in unit.entries):
-        return None
-    return Fold(_flat(folded), _flat(stays), _flat(parts[:at]))
+    parted = _parted(entries, cut, pinned)
+    return parted if any(not entry.get("summary") for entry in parted.folded) else None
 
 
 def last(entries: Sequence[Entry]) -> Fold:
     """The fold after which least stays: the last prompt and the last unit. It may fold nothing, and folds summaries."""
-    parts = units(entries)
-    prompt = max((i for i, unit in enumerate(parts) if unit.prompt), default=-1)
-    folded = _flat(unit for i, unit in enumerate(parts[:-1]) if i != prompt)
-    return Fold(folded, _flat(unit for i, unit in enumerate(parts) if i in (prompt, len(parts) - 1)), folded)
+    cut = max(units(entries), default=0)
+    parted = _parted(entries, cut, {_last_prompt(entries, len(entries))})
+    return Fold(parted.folded, parted.kept, parted.folded)
 
 
-def _flat(parts: Iterable[Unit]) -> tuple[Entry, ...]:
-    return tuple(entry for unit in parts for entry in unit.entries)
+def _unit(entries: Sequence[Entry], start: int) -> Sequence[Entry]:
+    """The unit that begins there."""
+    results = takewhile(lambda at: role(entries[at]) == "tool", range(start + 1, len(entries)))
+    return entries[start : max(results, default=start) + 1]
+
+
+def _parted(entries: Sequence[Entry], cut: int, pinned: set[int]) -> Fold:
+    """The fold of what stands before `cut`, but for the units that begin at `pinned` (-1: none)."""
+    stay = [entry for start in sorted(pinned) if 0 <= start < cut for entry in _unit(entries, start)]
+    kept, ids = (*stay, *entries[cut:]), set(map(id, stay))
+    return Fold(tuple(e for e in entries[:cut] if id(e) not in ids), kept, tuple(entries[:cut]))
 
 
 # ---- rung 1: stubs for stale results ----
@@ -145,7 +144,7 @@ def prune(entries: Sequence[Entry], window: int, keep: int) -> list[Entry]:
     results = [entry for entry in entries if role(entry) == "tool"]
     if not results:
         return list(entries)
-    last_step = {id(entry) for entry in units(entries)[-1].entries}
+    last_step = {id(entry) for entry in entries[units(entries)[-1] :]}
     fresh = set(last_step)
     for entry in reversed(results[-STALE_AFTER:]):
         keep -= message_tokens(entry["message"])

@@ -61,6 +61,8 @@ CROWDED, CROWDED_USER = 0.4, 0.1
 weighs less on what the user typed."""
 OVERHEAD = 8
 """Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
+SPARE = 0.5
+"""Of the budget: how much more is ranked than goes into it."""
 LEAST = 0.8
 """What tools gave back and is worth less is not kept although there were room: a record is not the better for being
 full. What the user said is kept while there is room."""
@@ -183,8 +185,9 @@ def _sum(worths: Iterable[float]) -> float:
 # ---- choosing ----
 
 _DIGITS = re.compile(r"\d+")
-_PIECE = 6
-"""Characters of a piece of the context, kept to tell quickly what does not stand in it."""
+_PIECE, _STEP, _LONG = 6, 3, 8_000
+"""Characters of a piece of the context, kept to tell quickly what does not stand in it; from one to the next; and of a
+text that is not searched as quickly as it is cut."""
 
 
 class Present:
@@ -192,7 +195,8 @@ class Present:
 
     def __init__(self, text: str) -> None:
         self._text = text = anchors.fold(text)
-        self._pieces = {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)}
+        starts = range(0, len(text) - _PIECE + 1, _STEP) if len(text) > _LONG else ()
+        self._pieces = {text[at : at + _PIECE] for at in starts}
         self._numbers = " ".join(set(_DIGITS.findall(text)))
         self._known: dict[str, bool] = {}
 
@@ -201,15 +205,18 @@ class Present:
         found = self._known.get(text)
         if found is None:
             where = self._numbers if text.isdecimal() else self._text
-            found = self._known[text] = self._may_hold(text) and text in where
+            found = self._known[text] = (not self._pieces or self._may_hold(text)) and text in where
         return found
 
     def _may_hold(self, text: str) -> bool:
-        last = len(text) - _PIECE
-        if last < 0:
+        """Of any `_STEP` pieces in a row that stand in the context, one was kept: here of its first and of its last."""
+        last = len(text) - _PIECE + 1
+        if last < _STEP:
             return True
-        starts = (*range(0, last, _PIECE // 2), last)
-        return all(text[at : at + _PIECE] in self._pieces for at in starts)
+        pieces = self._pieces
+        return any(text[at : at + _PIECE] in pieces for at in range(_STEP)) and any(
+            text[at : at + _PIECE] in pieces for at in range(last - _STEP, last)
+        )
 
 
 class Record:
@@ -229,6 +236,13 @@ class Record:
         gains = [self.gain(index, set()) for index in range(len(self.priced))]
         self.best = sorted((-gain, index) for index, gain in enumerate(gains) if gain > 0)
         """Each that is worth something, best first: (minus its gain where nothing is said yet, index)."""
+        told = list(enumerate(gathered.statements))
+        self._pins = [index for index, statement in told if statement.n == 0]
+        self._rules = [index for index, statement in told if statement.kept_first]
+        first = next((s.n for s in gathered.statements if s.kind == USER and s.n), 0)
+        self._prompt = [index for index, s in told if s.n == first and s.kind == USER] if first else []
+        self._ranked: dict[tuple[int, bool], list[int]] = {}
+        self._folded: dict[int, str] = {}
 
     def gain(self, index: int, said: set[str]) -> float:
         """What a statement would add for each token it costs, beside what is `said`."""
@@ -236,53 +250,73 @@ class Record:
         new = _sum([value for key, value in worth.items() if key not in said])
         return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
 
+    def folded(self, index: int) -> str:
+        """The text of a statement, folded."""
+        found = self._folded.get(index)
+        if found is None:
+            found = self._folded[index] = anchors.fold(self.priced[index][0].text)
+        return found
+
+    def ranked(self, budget: int, *, strictly: bool = False) -> list[int]:
+        """Which statements are taken, best first, beside those that come first whatever they are worth: more than go into
+        the budget, since some will be said by a summary. Found once for each budget, before there is one."""
+        if (budget, strictly) not in self._ranked:
+            choice = _Choice(self, budget - OVERHEAD)
+            first = self._first(choice, budget, strictly)
+            choice.left += int(budget * SPARE)
+            choice.take_best()
+            self._ranked[budget, strictly] = [index for index in choice.chosen if index not in first]
+        return self._ranked[budget, strictly]
+
     def within(self, budget: int, written: str = "", *, strictly: bool = False) -> str:
         """The statements worth most within `budget` tokens, grouped, in order of n. "" when there is no room.
 
         What the user pinned is in it whatever it costs; `strictly`: as many pins as fit, the shortest first. `written` is
         more text that will stand in the context.
         """
-        choice = _Choice(self, budget - OVERHEAD, written)
-        pins = [index for index, (statement, _) in enumerate(self.priced) if statement.n == 0]
-        for index in sorted(pins, key=self.costs.__getitem__):
+        ranked, choice = self.ranked(budget, strictly=strictly), _Choice(self, budget - OVERHEAD, written)
+        self._first(choice, budget, strictly)
+        for index in ranked:
+            if choice.left <= OVERHEAD:
+                break
+            said = set(filter(choice.written.holds, self.priced[index][1]))
+            if not said or self.gain(index, said) > 0:
+                choice.take(index, choice.left)
+        return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
+
+    def _first(self, choice: _Choice, budget: int, strictly: bool) -> set[int]:
+        """Take what comes before all else: pins, rules (the newest first) and the first prompt, each within its share."""
+        for index in sorted(self._pins, key=self.costs.__getitem__):
             choice.take(index, most=choice.left if strictly else None)
         most = int(budget * PINNED_SHARE)
-        for index in range(len(self.priced) - 1, -1, -1):
-            if self.priced[index][0].kept_first:
-                most -= choice.take(index, most)
-        said = [i for i, (statement, _) in enumerate(self.priced) if statement.kind == USER and statement.n]
+        for index in reversed(self._rules):
+            most -= choice.take(index, most)
         most = int(choice.left * FIRST_SHARE)
-        for index in said:
-            if self.priced[index][0].n == self.priced[said[0]][0].n:
-                most -= choice.take(index, most)
-        choice.take_best()
-        return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
+        for index in self._prompt:
+            most -= choice.take(index, most)
+        return set(choice.chosen)
 
 
 class _Choice:
-    """The statements taken so far."""
+    """The statements taken so far, in that order."""
 
-    def __init__(self, record: Record, budget: int, written: str) -> None:
+    def __init__(self, record: Record, budget: int, written: str = "") -> None:
         self.record = record
         self.left = budget
         self.chosen: dict[int, Statement] = {}
         self.taken: Counter[int] = Counter()
         """How many statements of each message."""
-        own = gather([{"message": {"role": "user", "content": written}}]).statements
-        self.said = record.said | {key for statement in own for key in statement.worth}
+        self.said = set(record.said)
         self.written = Present(written)
-
-    def stands(self, text: str) -> bool:
-        """Whether a folded text stands in the context anyway."""
-        return self.record.present.holds(text) or self.written.holds(text)
 
     def take(self, index: int, most: int | None) -> int:
         """Take a statement unless it costs more than `most` (None: whatever it costs) or says what was said; the tokens
         it took."""
         (statement, worth), cost = self.record.priced[index], self.record.costs[index]
-        same = anchors.fold(statement.text)
-        dear = most is not None and cost > min(most, self.left)
-        if index in self.chosen or dear or same in self.said or self.stands(same):
+        same = self.record.folded(index)
+        if index in self.chosen or same in self.said or (most is not None and cost > min(most, self.left)):
+            return 0
+        if self.record.present.holds(same) or self.written.holds(same):
             return 0
         self.chosen[index] = statement
         self.taken[statement.n] += 1
@@ -294,12 +328,13 @@ class _Choice:
     def take_best(self) -> None:
         """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""
         heap = [each for each in self.record.best if each[1] not in self.chosen]  # sorted is a heap
+        holds = self.record.present.holds
         while heap and self.left > OVERHEAD:
             index = heapq.heappop(heap)[1]
             if self.record.costs[index] > self.left:
                 continue
             statement, keys = self.record.priced[index]
-            self.said.update([key for key in keys if key not in self.said and self.stands(key)])
+            self.said.update([key for key in keys if key not in self.said and holds(key)])
             crowded = CROWDED_USER if statement.kind == USER else CROWDED
             now = self.record.gain(index, self.said) / (1 + crowded * self.taken[statement.n])
             if now > 0 and heap and -now > heap[0][0] + 1e-9:

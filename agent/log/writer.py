@@ -13,7 +13,17 @@ import os
 from collections.abc import Iterable, Iterator
 
 from agent.errors import StorageError
-from agent.log.disk import Disk, explained, forget, keep_copy, make_side_directory, save_aside, write_all, write_new
+from agent.log.disk import (
+    Disk,
+    digest_file,
+    explained,
+    forget,
+    keep_copy,
+    make_side_directory,
+    save_aside,
+    write_all,
+    write_new,
+)
 
 BATCH = 1 << 20
 """Bytes per write of a rewrite."""
@@ -46,6 +56,8 @@ class Writer:
         self.size = os.fstat(self.fd).st_size
         self._dirty = False
         """A failed append may have left bytes after `size`."""
+        self._digest: tuple[tuple[int, int, int], str] = ((0, 0, 0), "")
+        """What the file was, and its digest then."""
         self._settled = False
         """The name in the directory is known to be durable."""
 
@@ -66,6 +78,14 @@ class Writer:
 
     def close(self) -> None:
         self._disk.close(self.fd)
+
+    def digest(self) -> str:
+        """SHA-256 of the file, hex; it is not read again while it is as it was."""
+        about = os.fstat(self.fd)
+        mark = (about.st_ino, about.st_size, about.st_mtime_ns)
+        if self._digest[0] != mark:
+            self._digest = (mark, digest_file(self.path))
+        return self._digest[1]
 
     def put(self, data: bytes) -> None:
         """Bytes at the end, durable when this returns; on an error the file is as it was."""
