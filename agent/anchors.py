@@ -91,8 +91,10 @@ _KINDS = (
 )
 _ANY = "|".join(f"(?P<{kind}{i}>{pattern})" for i, (kind, pattern) in enumerate(_KINDS))
 _PLAIN = r"[a-z]+(?:[\s,;!?)]|\.(?:\s|$)|$)"
-_ANCHOR = re.compile(rf"(?<!\w)(?!{_PLAIN})(?=[^\s,;:!?()\[\]{{}}<>=，。、；：！？（）])(?:{_ANY})", re.ASCII)
-"""No anchor starts inside a word, with a mark, or with a plain word: said once in front, it saves trying every kind."""
+_DOTTED = rf"(?![{CJK}](?![{CJK}]{{0,7}}·))"
+_ANCHOR = re.compile(rf"(?<!\w)(?!{_PLAIN})(?=[^\s,;:!?()\[\]{{}}<>=，。、；：！？（）]){_DOTTED}(?:{_ANY})", re.ASCII)
+"""No anchor starts inside a word, with a mark, with a plain word, or with a Chinese character unless it is a dotted name:
+said once in front, it saves trying every kind."""
 _GROUPS = {f"{kind}{i}": kind for i, (kind, _) in enumerate(_KINDS)}
 
 _CHANGED = r"(?:set|chang\w+|renam\w+|switch\w+|mov\w+)\b[^.\n]{1,40}? to\b"

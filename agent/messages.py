@@ -65,8 +65,10 @@ class ToolCall(NamedTuple):
 def tool_calls(message: Message) -> list[ToolCall]:
     """The calls of an assistant message, in order; [] when it asks for none. Total: damaged calls become empty text."""
     calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return []
     found = []
-    for call in calls if isinstance(calls, list) else []:
+    for call in calls:
         if isinstance(call, dict):
             function = call.get("function")
             function = function if isinstance(function, dict) else {}

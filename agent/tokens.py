@@ -133,7 +133,7 @@ def _measured(measure: Measure, text: str) -> int:
 def message_tokens(message: Message, measure: Measure = estimate) -> int:
     """Tokens of one message as it is sent: text, reasoning that is echoed, calls, images at a flat rate."""
     content = message.get("content")
-    if type(content) is str and len(message) == 2:  # a role and a text, as most messages are
+    if type(content) is str and "tool_calls" not in message and "reasoning_content" not in message:  # as most are
         return MESSAGE_OVERHEAD + _measured(measure, content)
     tokens = MESSAGE_OVERHEAD + _measured(measure, text_of(message))
     reasoning = message.get("reasoning_content")

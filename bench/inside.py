@@ -5,6 +5,7 @@ The log and the tools have measurements of their own (`bench/log.py`, `bench/too
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import tempfile
@@ -111,6 +112,8 @@ def compactions(rounds: int, kilobytes: int) -> list[Row]:
         """Milliseconds, without those in which the model thinks."""
         model = Thinking(kilobytes / 1000)
         compactor = Compactor(session, model, limits, (), lambda event: None)
+        gc.collect()
+        gc.freeze()  # as when a session is loaded
         start = time.perf_counter()
         done = compactor.now(strategy=strategy)
         taken = time.perf_counter() - start
@@ -130,7 +133,11 @@ def compactions(rounds: int, kilobytes: int) -> list[Row]:
             said(session, later)
             return beside, new, compact(session, "raw_fallback")
 
+    before = gc.get_threshold()
+    gc.set_threshold(50_000)  # as `agent.cli.entry` does
     found = in_turns(rounds, {"parse": milliseconds(lambda: list(map(orjson.loads, lines))), "ours": each})
+    gc.set_threshold(*before)
+    gc.unfreeze()
     if set(outcomes) != {("compacted", True)}:
         raise SystemExit(f"the compaction did not compact as it should: {set(outcomes)}")
     bare = figure(found["parse"])

@@ -68,7 +68,7 @@ class Past:
 
     def ready(self, cut: plan.Fold, budget: int) -> None:
         """Make what a compaction with this cut and a record of so many tokens will ask for."""
-        self.source(cut.folded)
+        _ = self.source(cut.folded).cjk_share
         self.record_beside(cut.kept).ranked(budget)
         self._session.digest_ahead()
         self._packed = gleaned.packed(self.gathered)

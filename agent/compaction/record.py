@@ -20,6 +20,7 @@ from math import inf
 from operator import itemgetter
 
 from agent import anchors
+from agent.compaction.inert import defused
 from agent.compaction.statements import (
     CALL,
     CHANGED,
@@ -30,7 +31,6 @@ from agent.compaction.statements import (
     USER,
     Gathered,
     Statement,
-    defused,
     is_code,
 )
 from agent.compaction.statements import gather as gather_all
@@ -185,9 +185,9 @@ def _sum(worths: Iterable[float]) -> float:
 # ---- choosing ----
 
 _DIGITS = re.compile(r"\d+")
-_PIECE, _STEP, _LONG = 6, 3, 8_000
-"""Characters of a piece of the context, kept to tell quickly what does not stand in it; from one to the next; and of a
-text that is not searched as quickly as it is cut."""
+_PIECE, _STEP, _FAR, _LONG = 6, 3, 48, 8_000
+"""Characters: of a piece of the context, kept to tell quickly what does not stand in it; from one to the next; how far a
+text is looked at so; of a context that is not searched as quickly as it is cut."""
 
 
 class Present:
@@ -209,14 +209,15 @@ class Present:
         return found
 
     def _may_hold(self, text: str) -> bool:
-        """Of any `_STEP` pieces in a row that stand in the context, one was kept: here of its first and of its last."""
-        last = len(text) - _PIECE + 1
-        if last < _STEP:
-            return True
-        pieces = self._pieces
-        return any(text[at : at + _PIECE] in pieces for at in range(_STEP)) and any(
-            text[at : at + _PIECE] in pieces for at in range(last - _STEP, last)
-        )
+        """Of any `_STEP` pieces in a row that stand in the context, one was kept."""
+        pieces, last = self._pieces, len(text) - _PIECE + 1
+        for start in range(0, min(last, _FAR) - _STEP + 1, _STEP):
+            for at in range(start, start + _STEP):
+                if text[at : at + _PIECE] in pieces:
+                    break
+            else:
+                return False
+        return True
 
 
 class Record:

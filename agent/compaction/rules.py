@@ -32,7 +32,12 @@ _MARKS = (
 """One of these stands in every text that `_CONSTRAINT` matches: said first, since it is quick to tell."""
 
 
+def may_constrain(text: str) -> bool:
+    """Whether a text can hold a sentence that constrains."""
+    folded = text.casefold()
+    return any(word in folded for word in _MARKS)
+
+
 def constrains(sentence: str) -> bool:
     """Whether a sentence says what must or may not be done."""
-    folded = sentence.lower()
-    return any(word in folded for word in _MARKS) and bool(_CONSTRAINT.search(sentence))
+    return may_constrain(sentence) and bool(_CONSTRAINT.search(sentence))

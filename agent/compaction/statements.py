@@ -1,8 +1,8 @@
 """Statements: what was said and done in a conversation, cut into the smallest pieces that still say something.
 
 A sentence somebody wrote, a line or a field of a result, a file that was read or changed, a command and how it ended.
-Each carries the anchors in it with what they are worth. Text that looks like a role tag can be defused here, and text
-of tools that gives orders to the reader is no statement. Pure; it does not choose among them.
+Each carries the anchors in it with what they are worth. Text of tools that gives orders to the reader is no statement.
+Pure; it does not choose among them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agent import anchors
-from agent.compaction import rules
+from agent.compaction import inert, rules
 from agent.compaction.plan import role
 from agent.messages import ToolCall, text_of, tool_calls
 from agent.tokens import Entry, estimate
@@ -42,27 +43,6 @@ class Statement(NamedTuple):
         return estimate(self.text) + 2
 
 
-# ---- text that must not act ----
-
-ROLE_TAGS = re.compile(
-    r"<(?=\|[^|\n]{1,40}\|>)|<(?=/?(?:system|assistant|user|human|developer|tool_call|tool_response|function_calls?|s)>)"
-    r"|\[(?=/?INST\])|^(?=(?:system|assistant|human|user|developer)\s*:)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_ORDERS = re.compile(
-    r"(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all|your)\b.{0,20}"
-    r"(?:instruction|prompt|rule|message|context)|system prompt|you (?:are|must) now|new instructions?:"
-    r"|<\|[^|\n]{1,40}\|>|</?(?:system|assistant|user|human)>|\[/?INST\]"
-    r"|(?:忽略|无视|忘记|忘掉).{0,8}(?:之前|以上|上面|先前|所有|前面).{0,8}(?:指令|指示|提示|规则|要求|内容)|系统提示词",
-    re.IGNORECASE,
-)
-
-
-def defused(text: str) -> str:
-    """The text with role tags and chat-template marks made harmless; everything else verbatim."""
-    return ROLE_TAGS.sub(lambda match: {"<": "‹", "[": "〔"}.get(match.group(), "· "), text)
-
-
 # ---- cutting messages into statements ----
 
 _SENTENCES = re.compile(rf"[\n。！？；!?;.](?:(?<=\n)\n*|(?<=[。！？；!?;])\s*|(?<=\.)\s+(?=[A-Z\"'({anchors.CJK}]))")
@@ -74,6 +54,9 @@ _COMMAS = re.compile(r"[，,]\s*")
 _ERROR_LINE = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|panic|denied|cannot)\b|错误|失败|异常", re.IGNORECASE
 )
+
+_ERROR_MARKS = "error exception traceback fatal failed panic denied cannot 错误 失败 异常".split()
+"""One of them stands in every line that tells of an error: said first, since it is quick to tell."""
 
 FILE = "file"
 AGAIN = 0.3
@@ -234,12 +217,17 @@ _ASKS = re.compile(r"[,，]\s*(?=[^,，]*(?:[?？]|[吗呢][。？?]?)$)")
 def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
     """(sentence, whether it is a rule of the user); an answer and the question after it ("8080, and the other one?")
     come apart."""
+    ruled = kind == USER and rules.may_constrain(text)
     for sentence in _cut(text, _SENTENCES):
         sentence = sentence.strip()
-        rule = kind == USER and rules.constrains(sentence)
-        asks = None if rule or sentence[-1:] not in "?？吗呢。" else _ASKS.search(sentence)
-        pieces = (sentence[: asks.start()], sentence[asks.end() :]) if asks else (sentence,)
-        yield from ((piece, rule) for piece in pieces if piece)
+        if not sentence:
+            continue
+        rule = ruled and rules.constrains(sentence)
+        asks = None if rule or sentence[-1] not in "?？吗呢。" else _ASKS.search(sentence)
+        if asks and asks.start():
+            yield sentence[: asks.start()], False
+            sentence = sentence[asks.end() :]
+        yield sentence, rule
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -261,19 +249,21 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
 
 def _shown(n: int, text: str, factor: float) -> Iterator[Statement]:
     """Statements of what a tool gave back: fields and lines, those that give orders left out."""
-    orders, errors = _ORDERS.search(text), _ERROR_LINE.search(text)  # of most texts no line is either
+    orders, folded = inert.may_order(text), text.casefold()
+    errors = any(mark in folded for mark in _ERROR_MARKS)
     for line in _fields(text):
-        if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or (orders and _ORDERS.search(line)):
-            continue
-        found = anchors.find(line)
-        if not found:
-            continue
-        kind = ERROR if errors and _ERROR_LINE.search(line) else FACT
-        if len(line) <= LONG:
-            yield Statement(n, kind, line, _worth(found, WORTH[kind] * factor))
-        else:
-            for piece, inside in _around(line, found):
-                yield Statement(n, kind, piece, _worth(inside, WORTH[kind] * factor))
+        yield from (Statement(n, *told) for told in _stated(line, factor, orders, errors))
+
+
+@lru_cache(maxsize=8192)
+def _stated(line: str, factor: float, orders: bool, errors: bool) -> tuple[tuple[str, str, dict[str, float]], ...]:
+    """Kind, text and worth of what a line states. Results show the same lines again and again."""
+    if len(line) < 3 or (is_code(line) and not _STRONG.search(line)) or (orders and inert.orders(line)):
+        return ()
+    found = anchors.find(line)
+    kind = ERROR if found and errors and _ERROR_LINE.search(line) else FACT
+    pieces = _around(line, found) if len(line) > LONG else [(line, found)] if found else []
+    return tuple((kind, piece, _worth(inside, WORTH[kind] * factor)) for piece, inside in pieces)
 
 
 _PATH_KEYS = ("path", "file_path", "filename", "file", "target_file", "absolute_path", "notebook_path")

@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from agent import anchors
 from agent.compaction import form
 from agent.compaction.form import HEADINGS
+from agent.compaction.inert import ROLE_TAGS, defused
 from agent.compaction.plan import head_and_tail
-from agent.compaction.statements import ROLE_TAGS, defused
 from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, TemporaryError
 from agent.messages import Message, Model, Reply, Request, Schema, Usage, nothing, text_of, tool_calls
 from agent.tokens import estimate, estimate_messages
@@ -158,6 +159,11 @@ class Source:
     facts: Sequence[str] = ()
     user_words: str = ""
 
+    @cached_property
+    def cjk_share(self) -> float:
+        """Of what the user wrote."""
+        return _cjk_share(self.user_words)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -221,7 +227,7 @@ def judge_text(text: str, source: Source, reasons: tuple[str, ...] = ()) -> Verd
         found.append("not_smaller")
     if ROLE_TAGS.search(text):
         found.append("role_tags")
-    if _wrong_language(body(text), source.user_words):
+    if _wrong_language(_cjk_share(body(text)), source.cjk_share):
         found.append("language")
     hit = len(source.facts) - len(anchors.missing(source.facts, text))
     if len(source.facts) >= COVERAGE_FROM and hit < LEAST_COVERAGE * len(source.facts):
@@ -229,14 +235,14 @@ def judge_text(text: str, source: Source, reasons: tuple[str, ...] = ()) -> Verd
     return Verdict(tuple(found), len(source.facts), hit)
 
 
-def _wrong_language(text: str, user_words: str) -> bool:
-    """Plainly the other script: Chinese (Japanese, Korean) for Latin words, or the other way round."""
+def _cjk_share(text: str) -> float:
+    """How much of a text is Chinese (Japanese, Korean), from 0 to 1; of a short one nobody can tell."""
+    cjk, latin = len(_CJK.findall(text)), len(_LATIN.findall(text))
+    return cjk / (cjk + 2 * latin) if cjk + latin >= 8 else 0.5
 
-    def share(of: str) -> float:
-        cjk, latin = len(_CJK.findall(of)), len(_LATIN.findall(of))
-        return cjk / (cjk + 2 * latin) if cjk + latin >= 8 else 0.5
 
-    asked, got = share(user_words), share(text)
+def _wrong_language(got: float, asked: float) -> bool:
+    """Plainly the other script: Chinese for Latin words, or the other way round."""
     return (asked > 0.6 and got < 0.05) or (asked < 0.02 and got > 0.6)
 
 

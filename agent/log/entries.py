@@ -196,7 +196,10 @@ def _failed_prompts(entries: Sequence[Entry]) -> set[Any]:
 
 def _answered(message: Message, following: list[Message]) -> list[Message]:
     """What follows a message with calls: its results first, the missing ones filled in, then everything else."""
-    open_calls = Counter(call.id for call in tool_calls(message))
+    calls = [call.id for call in tool_calls(message)]
+    if calls == [_answers(later) if later["role"] == "tool" else None for later in following]:
+        return following  # as it nearly always is
+    open_calls = Counter(calls)
     results, others = [], []
     for later in following:
         if later["role"] != "tool":
@@ -204,10 +207,10 @@ def _answered(message: Message, following: list[Message]) -> list[Message]:
         elif open_calls[_answers(later)] > 0:
             open_calls[_answers(later)] -= 1
             results.append(later)
-    for call in tool_calls(message):
-        if open_calls[call.id] > 0:
-            open_calls[call.id] -= 1
-            results.append({"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED})
+    for call in calls:
+        if open_calls[call] > 0:
+            open_calls[call] -= 1
+            results.append({"role": "tool", "tool_call_id": call, "content": INTERRUPTED})
     return results + others
 
 
