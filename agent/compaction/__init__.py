@@ -225,7 +225,7 @@ class Compactor:
             draft = draft if found is None and answer.unanswered and job.reason == "threshold" else found
         if job.fits:
             draft = self._fitting(context, draft, room, job)
-        vain = draft is None or sent(context, draft) >= estimate_messages(self._session.view())
+        vain = draft is None or sent(context, draft) >= self._past.present
         if not dry_run:
             guard = guards.remembered(now, before, context.ratio, self._model.name)
             for each in [*self._spent, answer] if vain else self._spent:

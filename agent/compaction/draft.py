@@ -88,14 +88,15 @@ def drafted(
 ) -> Draft:
     """The summary message for a cut, and the context with it; what is kept is shortened where it must be. `strictly`:
     the record keeps to its room, pins or no."""
-    kept = cut.kept
+    kept, size = cut.kept, plan.size(cut.kept)
     taken = context.fixed + room.record + FRAME_TOKENS + estimate(written)
-    if plan.size(kept) > int(job.ceiling / context.ratio) - taken:
+    if size > int(job.ceiling / context.ratio) - taken:
         kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
+        size = plan.size(kept)
     earlier = plan.head_and_tail(cut.covers[2], room.written * 2)
     facts = past.record_beside(kept).within(room.record, written, strictly=strictly)
     lead = framing(cut, written, summary.framed(past.frame(cut), written, facts, earlier), past.role)
-    tokens = context.tokens(kept) + round(message_tokens(lead["message"]) * context.ratio)
+    tokens = round((context.fixed + size) * context.ratio) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)
 
 

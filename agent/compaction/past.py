@@ -16,7 +16,7 @@ from agent.compaction.statements import USER
 from agent.errors import StorageError
 from agent.messages import text_of
 from agent.session import Session
-from agent.tokens import Entry
+from agent.tokens import Entry, estimate_messages
 
 
 class Past:
@@ -31,7 +31,7 @@ class Past:
         self._kept: tuple[Entry, ...] = ()
         self._beside: record.Record | None = None
         self._packed = b""
-        self._sources: dict[tuple[int, ...], summary.Source] = {}
+        self._source: tuple[tuple[Entry, ...], summary.Source] | None = None
 
     def frame(self, cut: plan.Fold) -> summary.Frame:
         """What the summary message says of the messages it stands for."""
@@ -57,18 +57,23 @@ class Past:
             self._kept, self._beside = tuple(kept), _record(self.gathered, kept)
         return self._beside
 
-    def source(self, folded: Sequence[Entry]) -> summary.Source:
+    def source(self, folded: tuple[Entry, ...]) -> summary.Source:
         """What a summary of the folded messages is judged against."""
-        numbers = tuple(entry.get("n", 0) for entry in folded)
-        if numbers not in self._sources:
-            told = self.gathered.of(set(numbers).__contains__)
+        if self._source is None or self._source[0] is not folded:
+            numbers = {entry.get("n", 0) for entry in folded}
+            told = self.gathered.of(numbers.__contains__)
             words = "\n".join(s.text for s in told.statements if s.kind == USER)
-            self._sources[numbers] = summary.Source(plan.size(folded), record.matter(told), words)
-        return self._sources[numbers]
+            self._source = folded, summary.Source(plan.size(folded), record.matter(told), words)
+        return self._source[1]
+
+    @cached_property
+    def present(self) -> int:
+        """Estimated tokens of the context as it is sent now, without tools."""
+        return estimate_messages(self._session.view())
 
     def ready(self, cut: plan.Fold, budget: int) -> None:
         """Make what a compaction with this cut and a record of so many tokens will ask for."""
-        _ = self.source(cut.folded).cjk_share
+        _ = self.present, self.source(cut.folded).cjk_share
         self.record_beside(cut.kept).ranked(budget)
         self._session.digest_ahead()
         self._packed = gleaned.packed(self.gathered)
