@@ -58,7 +58,7 @@ _KINDS = (
     (
         "path",
         r"(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)+/?|\b[A-Za-z]:\\[\w\\.-]+"
-        r"|\b[\w.@-]+(?:/[\w.@+-]+)+|\b[\w-]+(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,5}\b(?!\()",
+        r"|\b[\w.@-]{1,120}(?:/[\w.@+-]+)+|\b[\w-]{1,120}(?:\.[\w-]{1,120}){0,12}\.[a-z][a-z0-9]{0,5}\b(?!\()",
     ),
     ("error", r"\b[A-Z]\w*(?:Error|Exception|Warning|Fault)\b|\b(?:E[A-Z]{3,}|SIG[A-Z]{2,})\b"),
     (
@@ -72,7 +72,7 @@ _KINDS = (
     (
         "identifier",
         r"\b[A-Za-z]\w*_\w+|\b[A-Za-z]?[a-z]+(?:[A-Z][a-z0-9]+)+"
-        r"|\b[A-Za-z]+(?:-[A-Za-z0-9]+)*-\d[\w-]*|(?<![\w-])--[a-z][a-z-]{2,}|\b[A-Za-z]+\d\w*",
+        r"|\b[A-Za-z]{1,60}(?:-[A-Za-z0-9]{1,60}){0,12}-\d[\w-]*|(?<![\w-])--[a-z][a-z-]{2,}|\b[A-Za-z]+\d\w*",
     ),
     (
         "quantity",
@@ -109,18 +109,22 @@ _STATES = (
 """What stands between a thing and its value. Each begins with a plain character: only so does the search run over what
 holds none of them."""
 _VALUE = re.compile(
-    rf"(?:{'|'.join(_STATES)})[ \t]*(?:\*\*)?[\"'“「《]?([^\s,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})", re.ASCII
+    rf"(?:{'|'.join(_STATES)})(?:\*\*)?[ \t]*(?:\*\*)?[\"'“「《]?([^\s*,，。；;！!?？\"'”」》{{}}\[\]()（）]{{2,24}})",
+    re.ASCII,
 )
 _HOLLOW = re.compile(
-    r"什么|怎么|哪|多少|不是|[吗呢]$|^(?:我|你|您|他|她|它|谁|这|那|很|最|非常|不错|因为|自己|觉得|如何|如此|可以|有些|有点"
-    r"|让|否|醒|太(?![原平湖阳子极仓古])|更(?![年衣新])|特别(?!行)|比较(?!文学|法)|会(?![计议员长展馆所])|能(?![源力量])"
-    r"|要(?![塞素闻])|个(?![人体性旧])|一(?:[个种件]|.(?:很|非常|特别|十分|比较|值得|不错)))"
-    r"|^(?:the|an?|not|it|that|this|in|on|to|at|of|for|from|with|as|by|if|and|or|but|so|my|your|our|his|her|its|their"
-    r"|very|really|about|more|most|also|just|too|well|how|what|why|when|where|who|which|some|any|many|much"
-    r"|only|still|please|something|definitely|indeed|made|null|none|true|false)$|^[/\\]|^\W*$",
-    re.IGNORECASE,
+    r"什么|怎么|哪|多少|不是|[吗呢]$|^(?:一[个种件]|我|你|他|她|它|谁|这|那|很|最|非常|因为|自己)"
+    r"|^(?:the|an?|not|it|that|this|in|on|to|null|None|true|false)$|^[/\\]|^\W*$"
 )
-"""What follows such words and is no value: a question, a judgement, the beginning of a clause."""
+"""What follows and is no value."""
+_SAYS_NOTHING = re.compile(
+    r"^(?:您|不错|特别[好多的]|比较[好多大小高低贵]|觉得|如何|如此|可以|有些|有点|否|让[我你他她人]|醒服务|太[好棒贵大小多少难高低远近美]"
+    r"|更[好大多高加有偏喜适能]|会[不在有让去来给是感觉想]|能[不带让给在去来看够]|要[不去来看找到先把给载]|个[很非好不美聪]"
+    r"|一.(?:很|非常|特别|十分|比较|值得|不错))"
+    r"|^(?:at|of|for|from|with|as|by|if|and|or|but|so|my|your|our|his|her|its|their|very|really|about|more|most|also|just"
+    r"|too|well|how|what|why|when|where|who|which|some|any|many|much|only|still|please|something|definitely|indeed|made)$"
+)
+"""The same after a verb ("is really", 是不错的): a judgement, or the beginning of a clause. After a colon it may be a name."""
 
 
 PIECE = 2_000
@@ -143,7 +147,8 @@ def _find(text: str) -> list[Anchor]:
         if len(piece) > 1 or piece.isdigit():
             found.append(Anchor(kind, piece, match.start()))
     for match in _VALUE.finditer(f" {text}"):  # so that a text may begin with a verb
-        if not _HOLLOW.search(match[1]):
+        said = match[0][0] not in ":=："
+        if not _HOLLOW.search(match[1]) and not (said and _SAYS_NOTHING.search(match[1])):
             found.append(Anchor("value", match[1], match.start(1) - 1))
     return found
 

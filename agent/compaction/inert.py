@@ -34,7 +34,7 @@ def defused(text: str) -> str:
 
 def may_order(text: str) -> bool:
     """Whether a text can hold a line that gives orders: quick, and true of all that do."""
-    folded = text.casefold()
+    folded = text.casefold() if text.isascii() else text.casefold().replace("ı", "i").replace("\u0307", "")
     return any(mark in folded for mark in _ORDER_MARKS)
 
 

@@ -76,7 +76,7 @@ class Past:
         _ = self.present, self.source(cut.folded).cjk_share
         self.record_beside(cut.kept).ranked(budget)
         self._session.digest_ahead()
-        self._packed = gleaned.packed(self.gathered)
+        self._packed = self._packed or gleaned.packed(self.gathered)
 
     def pins_left_out(self, entries: Iterable[Entry]) -> str:
         """How many pins stand in none of these messages, and which, in words; "" where all do."""

@@ -21,6 +21,7 @@ from operator import itemgetter
 
 from agent import anchors
 from agent.compaction.inert import defused
+from agent.compaction.present import Present
 from agent.compaction.statements import (
     CALL,
     CHANGED,
@@ -31,6 +32,7 @@ from agent.compaction.statements import (
     USER,
     Gathered,
     Statement,
+    asks,
     is_code,
 )
 from agent.compaction.statements import gather as gather_all
@@ -61,8 +63,8 @@ CROWDED, CROWDED_USER = 0.4, 0.1
 weighs less on what the user typed."""
 OVERHEAD = 8
 """Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
-SPARE = 0.5
-"""Of the budget: how much more is ranked than goes into it."""
+SPARE, SLACK = 0.5, 0.05
+"""Of the budget: how much more is ranked than goes into it; what may be left over."""
 LEAST = 0.8
 """What tools gave back and is worth less is not kept although there were room: a record is not the better for being
 full. What the user said is kept while there is room."""
@@ -72,7 +74,6 @@ NEARBY = 8
 
 # ---- what a statement is worth ----
 
-_QUESTION = re.compile(r"[?？]$|[吗呢]\s*[。？?]?$")
 _VARIES = re.compile(r"[A-Za-z0-9_]*\d[A-Za-z0-9_.:/-]*")
 
 
@@ -119,8 +120,7 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
                 factor *= 0.3
         if latest[shape] != index and "#" in shape:
             factor *= 0.5
-        end = statement.text.rstrip()[-8:]
-        if (not end.isascii() or end[-1:] == "?") and _QUESTION.search(end):
+        if asks(statement.text):
             factor *= 0.4
         worth = {key: value * factor * spread[key] for key, value in statement.worth.items()}
         if len(worth) > 1:
@@ -184,41 +184,6 @@ def _sum(worths: Iterable[float]) -> float:
 
 # ---- choosing ----
 
-_DIGITS = re.compile(r"\d+")
-_PIECE, _STEP, _FAR, _LONG = 6, 3, 48, 8_000
-"""Characters: of a piece of the context, kept to tell quickly what does not stand in it; from one to the next; how far a
-text is looked at so; of a context that is not searched as quickly as it is cut."""
-
-
-class Present:
-    """Text that stands in the context anyway, folded."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text = anchors.fold(text)
-        starts = range(0, len(text) - _PIECE + 1, _STEP) if len(text) > _LONG else ()
-        self._pieces = {text[at : at + _PIECE] for at in starts}
-        self._numbers = " ".join(set(_DIGITS.findall(text)))
-        self._known: dict[str, bool] = {}
-
-    def holds(self, text: str) -> bool:
-        """Whether a folded text stands in it. It may be long: its pieces answer most questions without a search."""
-        found = self._known.get(text)
-        if found is None:
-            where = self._numbers if text.isdecimal() else self._text
-            found = self._known[text] = (not self._pieces or self._may_hold(text)) and text in where
-        return found
-
-    def _may_hold(self, text: str) -> bool:
-        """Of any `_STEP` pieces in a row that stand in the context, one was kept."""
-        pieces, last = self._pieces, len(text) - _PIECE + 1
-        for start in range(0, min(last, _FAR) - _STEP + 1, _STEP):
-            for at in range(start, start + _STEP):
-                if text[at : at + _PIECE] in pieces:
-                    break
-            else:
-                return False
-        return True
-
 
 class Record:
     """A record before its budget is known: the statements it is chosen from, each with its worth and its price.
@@ -255,18 +220,19 @@ class Record:
         """The text of a statement, folded."""
         found = self._folded.get(index)
         if found is None:
-            found = self._folded[index] = anchors.fold(self.priced[index][0].text)
+            text = self.priced[index][0].text
+            found = self._folded[index] = anchors.fold(text) or text
         return found
 
     def ranked(self, budget: int, *, strictly: bool = False) -> list[int]:
-        """Which statements are taken, best first, beside those that come first whatever they are worth: more than go into
-        the budget, since some will be said by a summary. Found once for each budget, before there is one."""
+        """Which statements are taken, those first that come first whatever they are worth, then the best: more than go
+        into the budget, since some will be said by a summary. Found once for each budget, before there is one."""
         if (budget, strictly) not in self._ranked:
             choice = _Choice(self, budget - OVERHEAD)
-            first = self._first(choice, budget, strictly)
+            self._first(choice, budget, strictly)
             choice.left += int(budget * SPARE)
             choice.take_best()
-            self._ranked[budget, strictly] = [index for index in choice.chosen if index not in first]
+            self._ranked[budget, strictly] = list(choice.chosen)
         return self._ranked[budget, strictly]
 
     def within(self, budget: int, written: str = "", *, strictly: bool = False) -> str:
@@ -280,12 +246,15 @@ class Record:
         for index in ranked:
             if choice.left <= OVERHEAD:
                 break
-            said = set(filter(choice.written.holds, self.priced[index][1]))
-            if not said or self.gain(index, said) > 0:
+            statement, worth = self.priced[index]
+            said = set(filter(choice.written.holds, worth))
+            if not said or statement.kept_first or self.gain(index, said) > 0:
                 choice.take(index, choice.left)
+        if choice.left > max(OVERHEAD, int(budget * SLACK)):
+            choice.take_best()  # the summary says much of it: what else is there?
         return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
 
-    def _first(self, choice: _Choice, budget: int, strictly: bool) -> set[int]:
+    def _first(self, choice: _Choice, budget: int, strictly: bool) -> None:
         """Take what comes before all else: pins, rules (the newest first) and the first prompt, each within its share."""
         for index in sorted(self._pins, key=self.costs.__getitem__):
             choice.take(index, most=choice.left if strictly else None)
@@ -295,7 +264,6 @@ class Record:
         most = int(choice.left * FIRST_SHARE)
         for index in self._prompt:
             most -= choice.take(index, most)
-        return set(choice.chosen)
 
 
 class _Choice:
@@ -305,8 +273,8 @@ class _Choice:
         self.record = record
         self.left = budget
         self.chosen: dict[int, Statement] = {}
-        self.taken: Counter[int] = Counter()
-        """How many statements of each message."""
+        self.taken: Counter[tuple[int, bool]] = Counter()
+        """How many statements of each source."""
         self.said = set(record.said)
         self.written = Present(written)
 
@@ -317,31 +285,60 @@ class _Choice:
         same = self.record.folded(index)
         if index in self.chosen or same in self.said or (most is not None and cost > min(most, self.left)):
             return 0
-        if self.record.present.holds(same) or self.written.holds(same):
+        if self._holds(same):
             return 0
         self.chosen[index] = statement
-        self.taken[statement.n] += 1
+        self.taken[_source(statement)] += 1
         self.said.update(worth)
         self.said.add(same)
         self.left -= cost
         return cost
 
     def take_best(self) -> None:
-        """Fill what is left, best first. A gain only ever falls, so the best of old gains is looked at again."""
-        heap = [each for each in self.record.best if each[1] not in self.chosen]  # sorted is a heap
-        holds = self.record.present.holds
-        while heap and self.left > OVERHEAD:
-            index = heapq.heappop(heap)[1]
-            if self.record.costs[index] > self.left:
-                continue
-            statement, keys = self.record.priced[index]
-            self.said.update([key for key in keys if key not in self.said and holds(key)])
-            crowded = CROWDED_USER if statement.kind == USER else CROWDED
-            now = self.record.gain(index, self.said) / (1 + crowded * self.taken[statement.n])
-            if now > 0 and heap and -now > heap[0][0] + 1e-9:
-                heapq.heappush(heap, (-now, index))
-            elif now > 0:
-                self.take(index, self.left)
+        """Fill what is left, best first.
+
+        A gain only ever falls, so the best of old gains is looked at again. That more of one message counts less holds for
+        all that is left of it alike: of each message only the best is in the race.
+        """
+        of_each: dict[tuple[int, bool], list[tuple[float, int]]] = {}
+        for gain, index in self.record.best:
+            if index not in self.chosen:
+                of_each.setdefault(_source(self.record.priced[index][0]), []).append((gain, index))  # sorted is a heap
+        race = [(left[0][0] / self._crowd(source), source) for source, left in of_each.items()]
+        heapq.heapify(race)
+        while race and self.left > OVERHEAD:
+            source = race[0][1]
+            left = of_each[source]
+            was, index = left[0]
+            now = self._gain(index) if self.record.costs[index] <= self.left else 0.0
+            if 0 < now < -was - 1e-9:
+                heapq.heapreplace(left, (-now, index))
+            else:
+                heapq.heappop(left)
+                if now > 0:
+                    self.take(index, self.left)
+            if left:
+                heapq.heapreplace(race, (left[0][0] / self._crowd(source), source))
+            else:
+                heapq.heappop(race)
+
+    def _gain(self, index: int) -> float:
+        keys = self.record.priced[index][1]
+        self.said.update([key for key in keys if key not in self.said and self._holds(key)])
+        return self.record.gain(index, self.said)
+
+    def _crowd(self, source: tuple[int, bool]) -> float:
+        """What the next statement of a message is divided by."""
+        return 1 + (CROWDED_USER if source[1] else CROWDED) * self.taken[source]
+
+    def _holds(self, text: str) -> bool:
+        """Whether a folded text stands in the context anyway."""
+        return self.record.present.holds(text) or self.written.holds(text)
+
+
+def _source(statement: Statement) -> tuple[int, bool]:
+    """Where it comes from: which message, and whether a user typed it."""
+    return statement.n, statement.kind == USER
 
 
 def _rendered(chosen: list[Statement]) -> str:

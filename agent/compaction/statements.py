@@ -210,24 +210,39 @@ def _striking(text: str, most: int) -> str:
     return "\n".join(lines)
 
 
-_ASKS = re.compile(r"[,，]\s*(?=[^,，]*(?:[?？]|[吗呢][。？?]?)$)")
-"""The comma before a question that ends a sentence."""
+_QUESTION = re.compile(r"[?？]$|[吗呢]\s*[。？?]?$")
+_OPEN = re.compile(
+    r"^(?:is|are|was|were|am|do|does|did|can|could|will|would|shall|should|may|might|must|has|have|had|what|which|who|whose"
+    r"|when|where|why|how|if|unless|whether|suppose|assuming)\b|什么|哪|怎么|几|多少|谁|是否|是不是|能不能|有没有|如果|要是|假如",
+    re.IGNORECASE,
+)
+"""What begins so, or holds that, is a question or a condition itself."""
+_PAIRS = tuple(zip("([{（“「《", ")]}）”」》", strict=True))
+
+
+def asks(sentence: str) -> bool:
+    """Whether a sentence ends as a question does."""
+    end = sentence.rstrip()[-8:]
+    return (not end.isascii() or end[-1:] == "?") and bool(_QUESTION.search(end))
+
+
+def _told_and_asked(sentence: str) -> list[str]:
+    """What is told and the question after it ("8080, and the other one?") apart; most sentences are one piece."""
+    at = max(sentence.rfind(", "), sentence.rfind("，")) if asks(sentence) else 0
+    told, asked = sentence[:at].rstrip(), sentence[at + 1 :].strip()
+    inside = any(asked.count(opened) != asked.count(closed) for opened, closed in _PAIRS) or asked.count('"') % 2
+    whole = not told or inside or (told[-1].isdigit() and asked[:1].isdigit()) or _OPEN.search(told)
+    return [sentence] if whole else [told, asked]
 
 
 def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
-    """(sentence, whether it is a rule of the user); an answer and the question after it ("8080, and the other one?")
-    come apart."""
+    """(sentence, whether it is a rule of the user)."""
     ruled = kind == USER and rules.may_constrain(text)
-    for sentence in _cut(text, _SENTENCES):
-        sentence = sentence.strip()
-        if not sentence:
-            continue
-        rule = ruled and rules.constrains(sentence)
-        asks = None if rule or sentence[-1] not in "?？吗呢。" else _ASKS.search(sentence)
-        if asks and asks.start():
-            yield sentence[: asks.start()], False
-            sentence = sentence[asks.end() :]
-        yield sentence, rule
+    for sentence in filter(None, map(str.strip, _cut(text, _SENTENCES))):
+        if ruled and rules.constrains(sentence):
+            yield sentence, True
+        else:
+            yield from ((piece, False) for piece in _told_and_asked(sentence) if piece)
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -249,7 +264,7 @@ def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
 
 def _shown(n: int, text: str, factor: float) -> Iterator[Statement]:
     """Statements of what a tool gave back: fields and lines, those that give orders left out."""
-    orders, folded = inert.may_order(text), text.casefold()
+    orders, folded = "\\u" in text or inert.may_order(text), text.casefold()
     errors = any(mark in folded for mark in _ERROR_MARKS)
     for line in _fields(text):
         yield from (Statement(n, *told) for told in _stated(line, factor, orders, errors))

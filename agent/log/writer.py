@@ -82,7 +82,7 @@ class Writer:
     def digest(self) -> str:
         """SHA-256 of the file, hex; it is not read again while it is as it was."""
         about = os.fstat(self.fd)
-        mark = (about.st_ino, about.st_size, about.st_mtime_ns)
+        mark = (about.st_ino, about.st_size, about.st_ctime_ns)
         if self._digest[0] != mark:
             self._digest = (mark, digest_file(self.path))
         return self._digest[1]

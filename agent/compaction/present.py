@@ -1,0 +1,45 @@
+"""Present: whether something stands in a context anyway, told quickly and of thousands of things.
+
+Texts are compared folded (`agent.anchors.fold`), digits with digits in a row. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agent import anchors
+
+_DIGITS = re.compile(r"\d+")
+_PIECE, _STEP, _FAR, _LONG = 6, 3, 48, 8_000
+"""Characters: of a piece of the context, kept to tell quickly what does not stand in it; from one to the next; how far a
+text is looked at so; of a context that is not searched as quickly as it is cut."""
+
+
+class Present:
+    """A text, folded, and what was asked of it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text = anchors.fold(text)
+        starts = range(0, len(text) - _PIECE + 1, _STEP) if len(text) > _LONG else ()
+        self._pieces = {text[at : at + _PIECE] for at in starts}
+        self._numbers = " ".join(set(_DIGITS.findall(text)))
+        self._known: dict[str, bool] = {}
+
+    def holds(self, text: str) -> bool:
+        """Whether a folded text stands in it. It may be long: its pieces answer most questions without a search."""
+        found = self._known.get(text)
+        if found is None:
+            where = self._numbers if text.isdecimal() else self._text
+            found = self._known[text] = (not self._pieces or self._may_hold(text)) and text in where
+        return found
+
+    def _may_hold(self, text: str) -> bool:
+        """Of any `_STEP` pieces in a row that stand in the context, one was kept."""
+        pieces, last = self._pieces, len(text) - _PIECE + 1
+        for start in range(0, min(last, _FAR) - _STEP + 1, _STEP):
+            for at in range(start, start + _STEP):
+                if text[at : at + _PIECE] in pieces:
+                    break
+            else:
+                return False
+        return True
