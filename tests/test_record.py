@@ -123,6 +123,43 @@ def test_of_two_statements_of_the_same_thing_the_later_is_kept() -> None:
     assert "ibis-13" in made and "heron-11" not in made
 
 
+def test_the_users_plain_words_are_there_beside_chatter_full_of_facts() -> None:
+    """What holds no fact that code can see, but is told by the user, has a share of its own."""
+    birds = "heron wren ibis kite rook lark swan crane".split()
+    talk = [("user", "Hello there.")]
+    for i in range(120):
+        place = f"/srv/{birds[i // 3 % 8]}/{i * 31 % 89} for https://{birds[i // 5 % 8]}{i}.example.org"
+        talk.append(
+            ("assistant", f"Then {birds[i % 8].title()} met {birds[i // 8 % 8]}_{i * 7919 % 997}.py in {place}")
+        )
+        if i % 20 == 10:
+            talk.append(("user", f"By the way, my {birds[i // 20]} likes peanuts."))
+    made = composed(record.gather(entries(*talk)), 400)
+    assert [bird for bird in birds[:6] if f"my {bird} likes peanuts" not in made] == []
+    assert "https://" in made
+
+
+def test_a_summary_is_not_asked_to_repeat_whole_sentences() -> None:
+    made = record.gather(
+        entries(("user", "I am allergic to all kinds of nuts.\n- the first thing\n- the second thing\n"))
+    )
+    assert record.matter(made) == []
+
+
+def test_the_command_that_failed_stands_although_others_look_like_it() -> None:
+    def ran(n: int, package: str, code: int) -> list[dict[str, Any]]:
+        function = {"name": "bash", "arguments": f'{{"command": "pip install {package}"}}'}
+        call = {"id": f"c{n}", "type": "function", "function": function}
+        result = {"role": "tool", "tool_call_id": f"c{n}", "content": f"exit code {code}"}
+        return [
+            {"n": n, "message": {"role": "assistant", "content": None, "tool_calls": [call]}},
+            {"n": n + 1, "message": result},
+        ]
+
+    made = record.gather([*ran(2, "lark1", 100), *ran(4, "lark2", 0), *ran(6, "lark3", 0)])
+    assert "`pip install lark1` → exit 100" in composed(made, 60)
+
+
 def test_one_message_full_of_facts_does_not_crowd_out_the_others() -> None:
     """A list of 26 addresses and four results of a line: the four are there before the list is told to its end."""
     listed = ("tool", "\n".join(f"https://{chr(97 + i) * 3}.example.net/{chr(122 - i) * 2}" for i in range(26)))

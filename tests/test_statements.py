@@ -50,14 +50,38 @@ def test_an_answer_and_the_question_after_it_come_apart() -> None:
     assert said("user", "Never touch legacy.py, is that clear?") == [("user", "Never touch legacy.py, is that clear?")]
     apart = {
         "Is it 8080, or 9090, now?": ["Is it 8080, or 9090"],
-        "If it is 8080, could you change it?": ["If it is 8080"],
+        "If it is 8080, could you change it?": ["If it is 8080, could you change it?"],
         "Could you book the hall for 12,500?": ["Could you book the hall for 12,500?"],
         "The price went up, was it by 3,50?": ["The price went up", "was it by 3,50?"],
         "The pair is (8080, 9090)?": ["The pair is (8080, 9090)?"],
         "预算能不能提高到12,500？": ["预算能不能提高到12,500？"],
-        "如果端口是8080，你能改吗？": ["如果端口是8080"],
+        "如果端口是8080，你能改吗？": ["如果端口是8080，你能改吗？"],
+        "这个好用吗？": ["这个好用吗？"],
+        "aiko_1 is wrong, make it marta": ["aiko_1 is wrong, make it marta"],
     }
     assert {sentence: [text for _, text in said("user", sentence)] for sentence in apart} == apart
+
+
+def test_what_a_user_typed_is_told_whole_where_its_parts_say_little() -> None:
+    """A list in one piece, but for rules; a short reply with its question; a long sentence in clauses."""
+    assert said("user", "Todo:\n- buy milk\n- call Ann\n") == [("user", "Todo:"), ("user", "- buy milk\n- call Ann")]
+    assert said("user", "- buy milk\n- never call Ann\n") == [("user", "- buy milk"), ("user", "- never call Ann")]
+    asked = {"n": 1, "message": {"role": "assistant", "content": "Noted. Which colour do you want?"}}
+    answered = {"n": 2, "message": {"role": "user", "content": "teal"}}
+    told = [s.text for s in gather([asked, answered]).statements if s.kind == USER and s.worth]
+    assert told == ["Which colour do you want? → teal"]
+    long = "so let me explain a little, basically the courier only comes on tuesdays and " * 3
+    assert "the courier only comes on tuesdays" in " ".join(text for _, text in said("user", long))
+
+
+def test_errors_are_known_by_their_names() -> None:
+    for line in (
+        "ValueError: bad token slate72",
+        "npm ERR! code E404",
+        "FAIL: lex_a3 in 123 ms",
+        "x1 not found at /a/b",
+    ):
+        assert said("tool", line) == [("error", line)]
 
 
 def test_a_page_of_white_space_after_a_comma_takes_no_time() -> None:
@@ -168,11 +192,33 @@ def test_summaries_are_passed_over_and_ids_may_repeat() -> None:
         "must not", "mustn't", "Only use v2", "make sure", "From now on", "FORBIDDEN", "keep in mind", "without asking",
         "Under no circumstances", "不要动", "不得改", "不准", "不许", "别改", "禁止", "必须", "务必", "切勿", "记住",
         "记下", "记一下", "牢记", "一律", "以后都用",
+        "Hands off the billing module.", "The schema is off limits", "Leave the tests alone", "Please leave it untouched",
+        "Stick to Python 3.9", "Refrain from pushing", "You are not allowed to push", "You can't touch it",
+        "You may not commit", "You shouldn't push", "I'd rather you asked", "I would prefer tabs", "Ask me before you push",
+        "Check with me first", "Only ever reply in French", "at all times", "No matter what they say", "Nothing may be deleted",
+        "It has to stay as it is", "it must remain so", "No need to ask about tests any more", "I changed my mind",
+        "Pushing is fine now", "Fass die Tabelle nicht an", "Niemals pushen", "Mach das nie", "Antworte immer auf Deutsch",
+        "Auf keinen Fall", "Das ist tabu", "Ab jetzt auf Deutsch", "Frag mich vorher", "Du darfst das nicht ändern",
+        "Ne touche pas au dossier", "Ne fais jamais ça", "Réponds toujours en français", "Il faut demander", "Évite cela",
+        "N'oublie pas", "No toques la carpeta", "Nunca borres nada", "Responde siempre en español", "Hay que preguntar",
+        "Никогда не удаляй", "Не трогай папку", "Всегда спрашивай", "絶対に触らないで", "必ず聞いて", "절대 지우지 마세요",
+        "항상 한국어로", "请勿修改", "只能用英文", "不能动这个目录",
     ],
 )  # fmt: skip
 def test_what_must_be_kept_is_seen_by_the_quick_look_too(text: str) -> None:
     assert constrains(text)
     assert not constrains("The port is 8080 and the road is long")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Es ist noch nie passiert", "Das ist immer noch so", "Does it have to stay so?", "I stuck to it for a while",
+        "They leave at nine", "Sind wir fertig?", "No hay copia", "The prefix is x", "我不能来", "他只吃鱼",
+    ],
+)  # fmt: skip
+def test_what_is_no_rule(text: str) -> None:
+    assert not constrains(text)
 
 
 def test_a_giant_text_is_read_at_its_ends_and_where_it_is_unmistakable() -> None:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from operator import itemgetter
 
 from agent import anchors
+from agent.compaction.cutting import asks, is_code
 from agent.compaction.inert import defused
 from agent.compaction.present import Present
 from agent.compaction.statements import (
@@ -32,8 +33,6 @@ from agent.compaction.statements import (
     USER,
     Gathered,
     Statement,
-    asks,
-    is_code,
 )
 from agent.compaction.statements import gather as gather_all
 from agent.tokens import Entry
@@ -63,6 +62,8 @@ CROWDED, CROWDED_USER = 0.4, 0.1
 weighs less on what the user typed."""
 OVERHEAD = 8
 """Tokens a statement is charged beyond its own: a scrap that is cheap is not for that reason worth having."""
+USER_SHARE = 0.2
+"""Of the budget: what goes to the user's own words before everything else is weighed, facts in them or none."""
 SPARE, SLACK = 0.5, 0.05
 """Of the budget: how much more is ranked than goes into it; what may be left over."""
 LEAST = 0.8
@@ -95,6 +96,8 @@ def _seen(statements: Iterable[Statement]) -> dict[str, float]:
 def _shape(statement: Statement) -> str:
     """What a statement looks like whatever it says: of what was said the part before its value ("the port is #"), of
     what tools gave back everything that holds no digit."""
+    if statement.kind == COMMAND:
+        return statement.text
     if statement.kind == USER and statement.value:
         return statement.text[: statement.value] + "#"
     return _VARIES.sub("#", statement.text)
@@ -130,15 +133,20 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
 
 
 def matter(gathered: Gathered, most: int = 12) -> list[str]:
-    """The facts that matter most, folded for comparison: what a summary is checked against."""
-    best: Counter[str] = Counter()
+    """The facts that matter most, folded for comparison: what a summary is checked against. Whole sentences are none."""
+    best: dict[str, tuple[float, Statement]] = {}
     for statement, worth in _priced(gathered):
         if statement.kind in (USER, CHANGED, ERROR):
             for key, value in worth.items():
-                if len(key) < 3:
-                    continue
-                best[key] = max(best[key], value)  # type: ignore[assignment]
-    return [key for key, _ in best.most_common(most)]
+                if len(key) >= 3 and value > best.get(key, (0.0,))[0]:
+                    best[key] = value, statement
+    found: list[str] = []
+    for key, (_, statement) in sorted(best.items(), key=lambda each: -each[1][0]):
+        if len(found) == most:
+            break
+        if statement.kind == CHANGED or key in {anchors.fold(a.text) for a in anchors.find(statement.text)}:
+            found.append(key)
+    return found
 
 
 # ---- a bounded number of statements ----
@@ -230,6 +238,7 @@ class Record:
         if (budget, strictly) not in self._ranked:
             choice = _Choice(self, budget - OVERHEAD)
             self._first(choice, budget, strictly)
+            choice.take_best(int(budget * USER_SHARE), _told_by_user)
             choice.left += int(budget * SPARE)
             choice.take_best()
             self._ranked[budget, strictly] = list(choice.chosen)
@@ -294,23 +303,25 @@ class _Choice:
         self.left -= cost
         return cost
 
-    def take_best(self) -> None:
-        """Fill what is left, best first.
+    def take_best(self, most: int | None = None, wanted: Callable[[Statement], bool] = lambda _: True) -> None:
+        """Fill what is left, or `most` tokens of it, with the best of what is wanted.
 
         A gain only ever falls, so the best of old gains is looked at again. That more of one message counts less holds for
         all that is left of it alike: of each message only the best is in the race.
         """
+        floor = 0 if most is None else max(0, self.left - most)
         of_each: dict[tuple[int, bool], list[tuple[float, int]]] = {}
         for gain, index in self.record.best:
-            if index not in self.chosen:
-                of_each.setdefault(_source(self.record.priced[index][0]), []).append((gain, index))  # sorted is a heap
+            statement = self.record.priced[index][0]
+            if index not in self.chosen and wanted(statement):
+                of_each.setdefault(_source(statement), []).append((gain, index))  # sorted is a heap
         race = [(left[0][0] / self._crowd(source), source) for source, left in of_each.items()]
         heapq.heapify(race)
-        while race and self.left > OVERHEAD:
+        while race and self.left - floor > OVERHEAD:
             source = race[0][1]
             left = of_each[source]
             was, index = left[0]
-            now = self._gain(index) if self.record.costs[index] <= self.left else 0.0
+            now = self._gain(index) if self.record.costs[index] <= self.left - floor else 0.0
             if 0 < now < -was - 1e-9:
                 heapq.heapreplace(left, (-now, index))
             else:
@@ -334,6 +345,11 @@ class _Choice:
     def _holds(self, text: str) -> bool:
         """Whether a folded text stands in the context anyway."""
         return self.record.present.holds(text) or self.written.holds(text)
+
+
+def _told_by_user(statement: Statement) -> bool:
+    """Whether a user typed it, and not to ask."""
+    return statement.kind == USER and not asks(statement.text)
 
 
 def _source(statement: Statement) -> tuple[int, bool]:
@@ -364,4 +380,5 @@ def _lines(statements: Sequence[Statement]) -> Iterator[str]:
         if statement is not None:
             first = statement.n if not texts else first
             last = statement.n
-            texts.append(" ".join(statement.text.split()).rstrip("；;。."))
+            lines = (" ".join(line.split()) for line in statement.text.splitlines())
+            texts.append(" / ".join(filter(None, lines)).rstrip("；;。."))

@@ -1,0 +1,49 @@
+"""A text in the smallest pieces that still say something."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.compaction.cutting import LONG, clauses, is_code, told_and_asked, units
+
+
+@given(st.text(st.sampled_from("ab ,，:and but"), max_size=900))
+def test_clauses_are_short_and_lose_no_letter(sentence: str) -> None:
+    pieces = list(clauses(sentence))
+    assert all(len(piece) <= LONG for piece in pieces)
+    assert "".join(pieces).translate(str.maketrans("", "", " ,，")) == sentence.translate(str.maketrans("", "", " ,，"))
+
+
+def test_a_long_sentence_is_cut_where_clauses_begin() -> None:
+    first = (
+        "so the courier who brings the small parts for the pumps in the cellar of the old house only comes on tuesdays"
+    )
+    second = "and the gate at the back of the yard is locked from six in the evening on so that nobody walks in"
+    assert list(clauses(f"{first} {second}")) == [first, second]
+
+
+def test_lists_tables_and_blocks_are_units() -> None:
+    text = "Please do:\n- buy milk\n- call Ann\nand then\n| a | b |\n|---|---|\n| 1 | 2 |\nor\n```yaml\nreplicas: 3\n```\nBye"
+    assert [(piece.strip(), unit) for piece, unit in units(text)] == [
+        ("Please do:", False),
+        ("- buy milk\n- call Ann", True),
+        ("and then", False),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", True),
+        ("or", False),
+        ("```yaml\nreplicas: 3\n```", True),
+        ("Bye", False),
+    ]
+
+
+def test_rows_of_a_table_and_short_lines_are_no_code() -> None:
+    assert not is_code("| wrens | Aiko | 8432 | blocked |")
+    assert not is_code("FAIL: lex_a3 (123 ms)")
+    assert is_code("for (int i = 0; i < n; i++) { f(i); }")
+    assert is_code("| grep -v '^#' | awk '{print $1}' | sort;")
+
+
+@given(st.text(max_size=200))
+def test_told_and_asked_lose_nothing_but_the_comma(sentence: str) -> None:
+    pieces = told_and_asked(sentence)
+    assert pieces == [sentence] or (len(pieces) == 2 and all(piece in sentence for piece in pieces))
