@@ -66,10 +66,14 @@ _MARKS = (*_WORDS.split("|"), *"不别禁必务切记一以取解作撤忘可允
 """One of these stands in every text that either matches: said first, since it is quick to tell."""
 
 
+_PLAIN_MARKS = tuple(filter(str.isascii, _MARKS))
+
+
 def may_constrain(text: str) -> bool:
     """Whether a text can hold a sentence that constrains."""
     folded = text.casefold()
-    return any(word in folded for word in _MARKS)
+    marks = _PLAIN_MARKS if folded.isascii() else _MARKS
+    return any(mark in folded for mark in marks)
 
 
 def constrains(sentence: str) -> bool:
