@@ -36,6 +36,17 @@ def test_lists_tables_and_blocks_are_units() -> None:
     ]
 
 
+def test_units_whatever_ends_their_lines() -> None:
+    assert list(units("```\r\nfoo\r\n```\r\n")) == [("", False), ("```\nfoo\n```", True), ("\n", False)]
+    wrapped = "- first that wraps\n  over two lines\n- second\n"
+    assert list(units(wrapped)) == [("", False), (wrapped.strip(), True), ("", False)]
+
+
+def test_a_long_block_does_not_turn_the_text_after_it_into_one() -> None:
+    text = "```\n" + "x\n" * 60 + "```\nThen text.\n```\nb\n```\n"
+    assert [piece for piece, unit in units(text) if unit][1:] == ["```\nb\n```"]
+
+
 def test_rows_of_a_table_and_short_lines_are_no_code() -> None:
     assert not is_code("| wrens | Aiko | 8432 | blocked |")
     assert not is_code("FAIL: lex_a3 (123 ms)")

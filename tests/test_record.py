@@ -98,6 +98,17 @@ def test_a_summary_that_says_much_leaves_no_empty_record() -> None:
     assert [text for _, text in ports[80:] if text.rstrip(".") in kept] == []
 
 
+def test_pins_and_rules_that_differ_in_a_mark_are_all_there() -> None:
+    pins = ["Use C", "Use C++", "Use C#"]
+    made = composed(
+        record.gather(entries(("user", "Never use > 5. Never use < 5.")), record.Gathered(pinned(pins))), 200
+    )
+    assert [text for text in (*pins, "Never use > 5", "Never use < 5") if text not in made] == []
+    rule = record.gather(entries(("user", "Never touch app.")))
+    assert "Never touch app" in composed(rule, 100, present="We never touch apple trees.")
+    assert composed(rule, 100, present="As you said: never  touch app.") == ""
+
+
 def test_a_pin_without_a_letter_is_there() -> None:
     assert "🚫🔥" in composed(record.Gathered(pinned(["🚫🔥"])), 100)
 

@@ -65,6 +65,7 @@ def test_an_answer_and_the_question_after_it_come_apart() -> None:
 def test_what_a_user_typed_is_told_whole_where_its_parts_say_little() -> None:
     """A list in one piece, but for rules; a short reply with its question; a long sentence in clauses."""
     assert said("user", "Todo:\n- buy milk\n- call Ann\n") == [("user", "Todo:"), ("user", "- buy milk\n- call Ann")]
+    assert said("user", "- buy milk\n- You should not call Ann. Clear?\n")[1] == ("user", "- You should not call Ann.")
     assert said("user", "- buy milk\n- never call Ann\n") == [("user", "- buy milk"), ("user", "- never call Ann")]
     asked = {"n": 1, "message": {"role": "assistant", "content": "Noted. Which colour do you want?"}}
     answered = {"n": 2, "message": {"role": "user", "content": "teal"}}
@@ -194,7 +195,7 @@ def test_summaries_are_passed_over_and_ids_may_repeat() -> None:
         "记下", "记一下", "牢记", "一律", "以后都用",
         "Hands off the billing module.", "The schema is off limits", "Leave the tests alone", "Please leave it untouched",
         "Stick to Python 3.9", "Refrain from pushing", "You are not allowed to push", "You can't touch it",
-        "You may not commit", "You shouldn't push", "I'd rather you asked", "I would prefer tabs", "Ask me before you push",
+        "You may not commit", "You shouldn't push", "I'd rather you asked", "I would prefer it if you asked", "Ask me before you push",
         "Check with me first", "Only ever reply in French", "at all times", "No matter what they say", "Nothing may be deleted",
         "It has to stay as it is", "it must remain so", "No need to ask about tests any more", "I changed my mind",
         "Pushing is fine now", "Fass die Tabelle nicht an", "Niemals pushen", "Mach das nie", "Antworte immer auf Deutsch",
@@ -203,6 +204,10 @@ def test_summaries_are_passed_over_and_ids_may_repeat() -> None:
         "N'oublie pas", "No toques la carpeta", "Nunca borres nada", "Responde siempre en español", "Hay que preguntar",
         "Никогда не удаляй", "Не трогай папку", "Всегда спрашивай", "絶対に触らないで", "必ず聞いて", "절대 지우지 마세요",
         "항상 한국어로", "请勿修改", "只能用英文", "不能动这个目录",
+        "Don’t touch prod", "You mustn’t change it", "You can’t touch prod", "do  not touch it", "hands off main, right?",
+        "Leave config.py alone, ok?", "- Ne touche pas à prod", "2. Hands off the DB", "No emojis, ever.", "Only edit src/",
+        "Use only British spelling", "Stop using emojis", "nothing in vendor/ may change", "It always has to be green",
+        "i don't want you to use tabs", "Be careful not to change x",
     ],
 )  # fmt: skip
 def test_what_must_be_kept_is_seen_by_the_quick_look_too(text: str) -> None:
@@ -215,6 +220,11 @@ def test_what_must_be_kept_is_seen_by_the_quick_look_too(text: str) -> None:
     [
         "Es ist noch nie passiert", "Das ist immer noch so", "Does it have to stay so?", "I stuck to it for a while",
         "They leave at nine", "Sind wir fertig?", "No hay copia", "The prefix is x", "我不能来", "他只吃鱼",
+        "I must admit it is good", "You must be joking", "Don't worry about it", "As always, thanks", "Better late than never",
+        "Never seen this before", "You can't imagine it", "I was not allowed in", "I have to stay home today",
+        "I'd rather go to bed", "The tests are fine now", "Nothing should have changed", "Es ist immer so", "Ich habe immer Hunger",
+        "Frag mich morgen", "Je suis toujours là", "Ça ne marche toujours pas", "Il faut que je parte", "siempre me pasa",
+        "Hay que ver", "Я всегда рад", "항상 감사합니다", "我只能用左手", "不要紧", "我不要咖啡", "他必须去医院",
     ],
 )  # fmt: skip
 def test_what_is_no_rule(text: str) -> None:

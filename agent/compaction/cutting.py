@@ -74,7 +74,8 @@ def around(text: str, found: Sequence[anchors.Anchor]) -> Iterator[tuple[str, li
 
 
 _TURNS = re.compile(
-    r"^(?:if|when|unless|once|as soon as|wenn|falls|sobald|si|quand|cuando|если|когда)\b|如果|要是|假如|不是|而是|错"
+    r"^(?:if|when|unless|once|as soon as|without|for|in|on|no|unlike|except|wenn|falls|sobald|ohne|unter|für|si|quand|sans|pour"
+    r"|cuando|sin|para|если|когда)\b|如果|要是|假如|不是|而是|错"
     r"|\b(?:wrong|not|instead|rather than|except|unless|nicht|pas|sondern)\b|n['’]t\b",
     re.IGNORECASE,
 )
@@ -94,16 +95,16 @@ def clauses(sentence: str) -> Iterator[str]:
 
 
 _UNIT = re.compile(
-    r"^```[^\n]*\n(?:(?!```).*\n){1,40}?```[ \t]*$"
+    r"^[ \t]*```[^\n]*\n(?:(?![ \t]*```).*\n)*[ \t]*```[ \t]*$"
     r"|(?:^\|[^\n]*\|[ \t]*(?:\n|\Z)){2,}"
-    r"|(?:^[ \t]*(?:[-*+]|\d{1,3}[.)]) [^\n]+(?:\n|\Z)){2,}",
+    r"|(?:^[ \t]*(?:[-*+]|\d{1,3}[.)]) [^\n]+(?:\n[ \t]+[^\s\d*+-][^\n]*)*(?:\n|\Z)){2,}",
     re.MULTILINE,
 )
 
 
 def units(text: str) -> Iterator[tuple[str, bool]]:
     """(piece, whether it is a unit): fenced blocks, tables and lists, whose lines say little apart, and what is between."""
-    at = 0
+    at, text = 0, text.replace("\r\n", "\n")
     for match in _UNIT.finditer(text):
         yield text[at : match.start()], False
         yield match.group().strip(), True

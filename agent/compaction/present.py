@@ -6,6 +6,7 @@ Texts are compared folded (`agent.anchors.fold`), digits with digits in a row. P
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from agent import anchors
 
@@ -19,6 +20,7 @@ class Present:
     """A text, folded, and what was asked of it."""
 
     def __init__(self, text: str) -> None:
+        self._as_written = text
         self._text = text = anchors.fold(text)
         starts = range(0, len(text) - _PIECE + 1, _STEP) if len(text) > _LONG else ()
         self._pieces = {text[at : at + _PIECE] for at in starts}
@@ -33,6 +35,21 @@ class Present:
             found = self._known[text] = (not self._pieces or self._may_hold(text)) and text in where
         return found
 
+    def quotes(self, text: str) -> bool:
+        """Whether a text stands in it word for word, case and white space aside: C is not C++."""
+        wanted = _spaced(text).rstrip(".。!！ ")
+        at = self._spaced.find(wanted) if wanted else -1
+        while at >= 0:
+            after = self._spaced[at + len(wanted) : at + len(wanted) + 1]
+            if not after.isalnum() and after not in ("+", "#", "_", "-", ":"):
+                return True
+            at = self._spaced.find(wanted, at + 1)
+        return False
+
+    @cached_property
+    def _spaced(self) -> str:
+        return _spaced(self._as_written)
+
     def _may_hold(self, text: str) -> bool:
         """Of any `_STEP` pieces in a row that stand in the context, one was kept."""
         pieces, last = self._pieces, len(text) - _PIECE + 1
@@ -43,3 +60,7 @@ class Present:
             else:
                 return False
         return True
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -2,10 +2,10 @@
 
 Made each time anew from what the originals of the whole life of a session state, so that the tenth record knows what the
 first one knew; never from an earlier record. It is the best of these statements (`agent.compaction.statements`) that fit
-a budget of tokens. What the user said
-weighs most, then changed files, errors, what one side said and another took up, then the rest; what stands elsewhere in
-the context is worth nothing, and neither is a line like hundreds of others; of two statements of the same thing the
-later one is worth more. Constraints, pins and the first prompt are kept before all else.
+a budget of tokens. Constraints, pins and the first prompt are kept before all else, then for a share of the room what the
+user told. Of the rest what the user said weighs most, then changed files, errors, what one side said and another took up;
+what stands elsewhere in the context is worth nothing, and neither is a line like hundreds of others; of two statements of
+the same thing the later one is worth more.
 
 Every word in it is a word of the originals. It does not know when or why a context is compacted. Pure.
 """
@@ -132,6 +132,10 @@ def _priced(gathered: Gathered) -> list[tuple[Statement, dict[str, float]]]:
     return priced
 
 
+OF_ONE = 3
+"""Facts of one statement that a summary is checked against: of a long list it may name a few."""
+
+
 def matter(gathered: Gathered, most: int = 12) -> list[str]:
     """The facts that matter most, folded for comparison: what a summary is checked against. Whole sentences are none."""
     best: dict[str, tuple[float, Statement]] = {}
@@ -141,12 +145,18 @@ def matter(gathered: Gathered, most: int = 12) -> list[str]:
                 if len(key) >= 3 and value > best.get(key, (0.0,))[0]:
                     best[key] = value, statement
     found: list[str] = []
+    told: Counter[str] = Counter()
     for key, (_, statement) in sorted(best.items(), key=lambda each: -each[1][0]):
         if len(found) == most:
             break
-        if statement.kind == CHANGED or key in {anchors.fold(a.text) for a in anchors.find(statement.text)}:
+        if told[statement.text] < OF_ONE and (statement.kind == CHANGED or key in _facts(statement.text)):
+            told[statement.text] += 1
             found.append(key)
     return found
+
+
+def _facts(text: str) -> set[str]:
+    return {anchors.fold(anchor.text) for anchor in anchors.find(text)}
 
 
 # ---- a bounded number of statements ----
@@ -225,11 +235,12 @@ class Record:
         return new / (self.costs[index] + OVERHEAD) if new >= LEAST or statement.kind == USER else 0.0
 
     def folded(self, index: int) -> str:
-        """The text of a statement, folded."""
+        """The text of a statement, folded; of a pin or a rule as it is, since there every mark may matter."""
         found = self._folded.get(index)
         if found is None:
-            text = self.priced[index][0].text
-            found = self._folded[index] = anchors.fold(text) or text
+            statement = self.priced[index][0]
+            as_it_is = " ".join(statement.text.casefold().split())
+            found = self._folded[index] = as_it_is if statement.kept_first else anchors.fold(statement.text)
         return found
 
     def ranked(self, budget: int, *, strictly: bool = False) -> list[int]:
@@ -294,7 +305,11 @@ class _Choice:
         same = self.record.folded(index)
         if index in self.chosen or same in self.said or (most is not None and cost > min(most, self.left)):
             return 0
-        if self._holds(same):
+        if statement.kept_first:
+            there = self.record.present.quotes(statement.text) or self.written.quotes(statement.text)
+        else:
+            there = self._holds(same)
+        if there:
             return 0
         self.chosen[index] = statement
         self.taken[_source(statement)] += 1

@@ -12,11 +12,12 @@ import re
 from agent.compaction.cutting import asks
 
 _CONSTRAINT = re.compile(
-    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )(?<!n't )(?<!not )"
-    r"\b(?:never|always|do not|don'?t|avoid|remember)\b"
-    r"|\b(?:must(?: not|n't)?|only use|make sure|from now on|forbidden|keep in mind|under no circumstances"
-    r"|without asking)\b"
-    r"|(?<![要需用])不要|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|必须|务必|切勿|记住|记下|记一下|牢记|一律|以后都"
+    r"(?<!\bi )(?<!'ve )(?<!\bhe )(?<!\bshe )(?<!\bit )(?<!\bthey )(?<!\bhave )(?<!\bhad )(?<!n't )(?<!not )(?<!\bas )(?<!than )"
+    r"(?<!why )\b(?:never(?! (?:seen|heard|been|had|thought))|always|do not|don'?t(?! (?:worry|mind))|avoid|remember)\b"
+    r"|\b(?:must(?: not|n't)?(?! (?:admit|say|confess|have)| be (?:an?|the|joking|kidding|ill|some)\b)|only use|make sure"
+    r"|from now on|forbidden|keep in mind|under no circumstances|without asking)\b"
+    r"|(?<![要需用我他她])不要(?![紧钱])|(?<![怪舍恨了])不得(?![不了])|不准|不许|别[再动改碰删用]|禁止|(?<![我他她])必须|务必|切勿"
+    r"|记住|记下|记一下|牢记|一律|以后都"
     # what takes such a rule back stands as long as the rule
     r"|\b(?:lifted|forget (?:that|it|this|what i said)|never ?mind|scrap that|ignore (?:that|what i)"
     r"|(?:you|we) (?:can|may) now (?!see|say|tell|log)|now you (?:can|may)|(?:can|may) now be|you (?:can|may)\b.{1,60}\bagain"
@@ -29,55 +30,75 @@ _CONSTRAINT = re.compile(
 _ASKED = re.compile(
     # in other words: what to leave alone, to keep to, to ask first
     r"\b(?:hands off|off[- ]limits|leave .{1,60}? (?:alone|untouched|as (?:it is|is|they are))|stick (?:to|with)|refrain from"
-    r"|not allowed|you (?:can't|cannot|can not|may not|should ?n[o']t|should not)|(?:would|['’]d) (?:rather|prefer)"
-    r"|(?:ask|check with) me (?:before|first)|only ever|at all times|no matter what|nothing (?:may|must|should)"
-    r"|(?:has|have|must) (?:to )?(?:stay|remain)|no need to .{1,60}any ?(?:more|longer)|changed my mind"
-    r"|(?:is|are) (?:fine|ok|okay|allowed|open) (?:again|now))\b"
+    r"|(?:you(?: are|'re)|it is|that is) not allowed|you (?:may not|should ?n[o']t|should not)"
+    r"|you (?:can't|cannot|can not)(?! (?:imagine|see|believe|know|have))"
+    r"|(?:would|'d) (?:rather|prefer) (?:you|it if|if you|that you)|(?:ask|check with) me (?:before|first)|only ever|use only"
+    r"|at all times|no matter what|nothing (?:in \S+ )?(?:may|must)|(?:has to|must) (?:stay|remain)|be careful not to"
+    r"|(?:may|must|has to|have to) (?:never|always)|(?:never|always) (?:may|must|has to|have to)|don't want you to|no \w+, ever"
+    r"|no need to .{1,60}any ?(?:more|longer)|changed my mind|\w+ing (?:.{1,40} )?is (?:fine|ok|okay|allowed) (?:again|now))\b"
+    r"|^(?:only|just) (?:edit|use|change|touch|reply|answer|write)\b|^stop (?:using|adding|writing|pushing)\b"
     # German, French, Spanish
-    r"|\b(?:niemals|(?<!noch )nie|(?<!noch )immer(?! noch| wieder| mehr)|keinesfalls|auf keinen fall|unter keinen umständen"
-    r"|verboten|untersagt|tabu|ab (?:jetzt|sofort)|künftig|frage? mich|ohne rücksprache|vergiss nicht|bitte nicht"
+    r"|\b(?:keinesfalls|auf keinen fall|unter keinen umständen|verboten|untersagt|tabu|ab (?:jetzt|sofort)|künftig"
+    r"|frage? mich (?:vorher|zuerst|erst|immer|bevor)|ohne rücksprache|vergiss nicht|bitte nicht"
     r"|(?:darfst?|dürfen) .{0,30}(?:nicht|nie|kein\w*)|lass .{1,60} in ruhe|fass .{1,60} nicht)\b"
-    r"|\b(?:jamais|toujours|interdit\w*|il (?:ne )?faut|désormais|dorénavant|évite[zr]?|n['’]oublie[zr]?|en aucun cas"
-    r"|sans (?:me |nous )?demander|demande[- ]moi|tu ne (?:dois|peux) pas)\b|^ne \w+ (?:pas|plus)\b"
-    r"|\b(?:nunca|jamás|siempre|prohibid\w+|hay que|evita|a partir de ahora|bajo ningún\w*|pregúntame"
+    r"|\b(?:interdit\w*|désormais|dorénavant|évite[zr]?|n'oublie[zr]?|en aucun cas|sans (?:me |nous )?demander|demande[- ]moi"
+    r"|tu ne (?:dois|peux) pas)\b|^ne \w+ (?:pas|plus|jamais)\b"
+    r"|\b(?:prohibid\w+|evita|a partir de ahora|bajo ningún\w*|pregúntame"
     r"|no (?:olvides|toques|añadas|uses|borres|cambies|modifiques|hagas|subas|escribas))\b"
     # Russian, Japanese, Korean
-    r"|никогда|всегда|нельзя|запрещ|не (?:трогай|меняй|добавляй|удаляй|забудь|забывай|используй|пиши)|обязательно|впредь|отныне"
+    r"|нельзя|запрещ|не (?:трогай|меняй|добавляй|удаляй|забудь|забывай|используй|пиши)|обязательно|впредь|отныне"
     r"|絶対に|必ず|(?:し|触ら|使わ|変え|消さ|書か)ないで|てはいけ|今後は"
-    r"|절대|항상|반드시|금지|(?:하|지)면 안|지 ?마(?:세요|라|십시오)?|앞으로는"
+    r"|반드시|금지|(?:하|지)면 안|지 ?마(?:세요|라|십시오)?|앞으로는"
     # and in Chinese
-    r"|请勿|勿[动改删碰用]|不能[动改删碰用]|不可以[动改删碰用]|只能[用在改]|只[准许]",
+    r"|请勿|勿[动改删碰用]|不能[动改删碰用]|不可以[动改删碰用]|(?<!我)只能(?:[用在]|改(?!天))|只[准许]",
     re.IGNORECASE,
 )
 """The same, but in a question it is none ("must it stay so?")."""
+_EVER = re.compile(
+    r"\b(?:niemals|(?<!noch )nie|(?<!noch )immer(?! noch| wieder| mehr)|jamais|toujours|il (?:ne )?faut|nunca|jamás|siempre"
+    r"|hay que)\b|никогда|всегда|절대|항상",
+    re.IGNORECASE,
+)
+_OF_SOMEBODY = re.compile(
+    r"\b(?:ich|wir|er|sie|es (?:ist|war)|das (?:ist|war)|passiert|je|j'|nous|ça|c'est|il (?!ne faut|faut)|elle|yo|nos|me|he|ha|han|es"
+    r"|ver|allée?)\b|(?<!\w)(?:я|мы|он|она)(?!\w)|감사",
+    re.IGNORECASE,
+)
+"""Always and never in other languages: of somebody, or of how things are, they tell and do not ask."""
+_TAG = re.compile(
+    r"[,，]\s*(?:right|ok(?:ay)?|please|clear|alright|yes|understood|好吗|行吗|可以吗|明白吗)\s*[?？]$", re.IGNORECASE
+)
+_BULLET = re.compile(r"^(?:[-*+•>]|\d{1,3}[.)])\s+")
 _WORDS = (
-    "never|always|do not|don|avoid|remember|must|only use|make sure|from now on|forbidden|mind|"
-    "no circumst|without|lifted|forget|scrap|ignore|you can|you may|allowed|no longer|we can|we may|"
-    "now be|hands off|off limits|off-limits|leave |stick |refrain|you should|rather|prefer|ask me|"
-    "check with|only ever|at all times|no matter|nothing | stay| remain|no need|changed my| is fine|"
-    " are fine| is ok| are ok| is open|are open|nie|immer|kein|verboten|untersagt|tabu|ab jetzt|"
-    "ab sofort|künftig|mich|ohne rück|nicht|darf|dürfen|lass |fass |jamais|toujours|interdit|il faut|"
-    "il ne faut|désormais|dorénavant|évite|oublie|en aucun|sans |demande|tu ne| pas| plus|nunca|jamás|"
-    "siempre|prohibid|hay que|evita|a partir|bajo ning|pregúnta|olvides|toques|añadas|uses|borres|"
-    "cambies|modifiques|hagas|subas|escribas|никогда|всегда|нельзя|запрещ|не |обязательно|впредь|отныне|"
-    "絶対|必ず|ないで|てはいけ|今後|절대|항상|반드시|금지|면 안|지마|지 마|앞으로"
+    "never|always|do not|don|avoid|remember|must|only|make sure|from now on|forbidden|mind|no circumst|without|lifted|forget|"
+    "scrap|ignore|you can|you may|allowed|no longer|we can|we may|now be|hands off|off limits|off-limits|leave |stick |"
+    "refrain|you should|rather|prefer|ask me|check with|at all times|no matter|nothing | stay| remain|careful|may never|"
+    "has to|have to|want you|, ever|no need|is fine|is ok|just |stop |nie|immer|kein|verboten|untersagt|tabu|ab jetzt|"
+    "ab sofort|künftig|mich|ohne rück|nicht|darf|dürfen|lass |fass |jamais|toujours|interdit|il faut|il ne faut|désormais|"
+    "dorénavant|évite|oublie|en aucun|sans |demande|tu ne| pas| plus|nunca|jamás|siempre|prohibid|hay que|evita|a partir|"
+    "bajo ning|pregúnta|olvides|toques|añadas|uses|borres|cambies|modifiques|hagas|subas|escribas|никогда|всегда|нельзя|"
+    "запрещ|не |обязательно|впредь|отныне|絶対|必ず|ないで|てはいけ|今後|절대|항상|반드시|금지|면 안|지마|지 마|앞으로"
 )
 _MARKS = (*_WORDS.split("|"), *"不别禁必务切记一以取解作撤忘可允勿只")
-"""One of these stands in every text that either matches: said first, since it is quick to tell."""
-
-
+"""One of these stands in every text that one of them matches: said first, since it is quick to tell."""
 _PLAIN_MARKS = tuple(filter(str.isascii, _MARKS))
 
 
 def may_constrain(text: str) -> bool:
     """Whether a text can hold a sentence that constrains."""
-    folded = text.casefold()
+    folded = " ".join(text.casefold().split())
     marks = _PLAIN_MARKS if folded.isascii() else _MARKS
     return any(mark in folded for mark in marks)
 
 
 def constrains(sentence: str) -> bool:
-    """Whether a sentence says what must or may not be done."""
+    """Whether a sentence says what must or may not be done, however it is typed: a curly apostrophe, a bullet before it, a
+    question tag behind it."""
     if not may_constrain(sentence):
         return False
-    return bool(_CONSTRAINT.search(sentence)) or (not asks(sentence) and bool(_ASKED.search(sentence)))
+    plain = _TAG.sub("", _BULLET.sub("", " ".join(sentence.replace("’", "'").split())))
+    if _CONSTRAINT.search(plain):
+        return True
+    if asks(plain):
+        return False
+    return bool(_ASKED.search(plain) or (_EVER.search(plain) and not _OF_SOMEBODY.search(plain)))

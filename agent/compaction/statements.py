@@ -120,7 +120,7 @@ def _said(n: int, text: str, role: str) -> Iterator[Statement]:
     whole, text = text, sampled(text)
     if role in ("tool", FILE):
         yield from _shown(n, text, AGAIN if role == FILE else 1.0)
-    elif role == "user" and "</" in text:
+    elif role == "user" and ("\n</file" in text or "\n</stdin" in text):
         attached = _ATTACHED if text is whole else _ATTACHED_OR_CUT
         yield from _typed(n, typed := attached.sub("\n", text))
         for block in attached.finditer(text):  # a prompt that is nothing but a file is what the user wants
@@ -138,14 +138,14 @@ def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
         if ruled and rules.constrains(sentence):
             yield sentence, True
         else:
-            yield from ((piece, False) for piece in told_and_asked(sentence) if piece)
+            yield from ((piece, ruled and rules.constrains(piece)) for piece in told_and_asked(sentence) if piece)
 
 
 def _typed(n: int, text: str) -> Iterator[Statement]:
     """Statements of what a user typed. A list, a table or a block stays in one piece, unless rules are in it."""
     for piece, unit in units(text):
         lines = [line for line in piece.splitlines() if anchors.fold(line)] if unit else []
-        if lines and estimate(piece) <= UNIT and not any(map(rules.constrains, lines)):
+        if lines and estimate(piece) <= UNIT and not any(rule for _, rule in _sentences(piece, USER)):
             worth = {anchors.fold(piece): ANSWERED * len(lines)}
             yield Statement(n, USER, piece, worth | _worth(anchors.find(piece), WORTH[USER]))
         else:
@@ -157,7 +157,7 @@ def _replied(n: int, before: str, text: str) -> Iterator[Statement]:
     told, answer = replies.meant(before, text)
     if told:
         pair = f"{told} → {answer}"
-        yield Statement(n, USER, pair, {anchors.fold(pair): ANSWERED} | _worth(anchors.find(told), WORTH[FACT]))
+        yield Statement(n, USER, pair, {anchors.fold(pair): ANSWERED})
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
