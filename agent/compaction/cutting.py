@@ -124,12 +124,17 @@ def telling(sentence: str, found: Sequence[anchors.Anchor]) -> tuple[int, int]:
 
 
 _CODE = re.compile(r"[{}()\[\];=<>|&\\$#^~]")
+_SOURCE = re.compile(
+    r"\s*(?:export|public|private|static|async|const|let|var|function|import|return|throw|await|this\.\w+)\b.*[;{]\s*$"
+)
 CODE_SHARE = 0.08
 STRONG = re.compile(r"://|[Ee]rror|[Ee]xception|\w\{\S|\b[0-9a-f]{10,}\b")
 
 
 def is_code(line: str) -> bool:
     """Whether a line is code or a dump, by its marks: it can be read again where it came from. A row of a table is none."""
+    if line[-1:] in ";{" and _SOURCE.match(line):
+        return True
     marks = len(_CODE.findall(line))
     bars = line.count("|") if marks else 0
     return marks - (bars if bars > 1 else 0) > max(2, CODE_SHARE * len(line))

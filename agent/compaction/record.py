@@ -95,8 +95,8 @@ def _seen(statements: Iterable[Statement]) -> dict[str, float]:
 
 def _shape(statement: Statement) -> str:
     """What a statement looks like whatever it says: of what was said the part before its value ("the port is #"), of
-    what tools gave back everything that holds no digit."""
-    if statement.kind == COMMAND:
+    what tools gave back everything that holds no digit; a command that failed is like no other."""
+    if statement.kind == COMMAND and " → exit " in statement.text and not statement.text.endswith(" → exit 0"):
         return statement.text
     if statement.kind == USER and statement.value:
         return statement.text[: statement.value] + "#"

@@ -59,13 +59,12 @@ class Statement(NamedTuple):
 
 
 _ERROR_LINE = re.compile(
-    r"\b(?:\w{0,40}(?:error|exception)|traceback|fatal|fail(?:ed|s|ure)?|panic|denied|cannot|undefined|not found|refused"
-    r"|abort(?:ed)?|timed out)\b|\bnpm ERR|错误|失败|异常",
+    r"\b(?:error|exception|\w{1,40}(?:error|exception):|traceback|fatal|fail(?:ed|s|ure)?|panic|denied|cannot|not found|refused"
+    r"|timed out|err!)(?!\w)|错误|失败|异常",
     re.IGNORECASE,
 )
 _ERROR_MARKS = (
-    *("error", "exception", "traceback", "fatal", "fail", "panic", "denied", "cannot", "undefined", "not found"),
-    *("refused", "abort", "timed out", "npm err", "错误", "失败", "异常"),
+    "error exception traceback fatal fail panic denied cannot found refused timed err! 错误 失败 异常".split()
 )
 """One of them stands in every line that tells of an error: said first, since it is quick to tell."""
 
@@ -190,10 +189,11 @@ def _shown(n: int, text: str, factor: float) -> Iterator[Statement]:
 @lru_cache(maxsize=8192)
 def _stated(line: str, factor: float, orders: bool, errors: bool) -> tuple[tuple[str, str, dict[str, float]], ...]:
     """Kind, text and worth of what a line states. Results show the same lines again and again."""
-    if len(line) < 3 or (is_code(line) and not STRONG.search(line)) or (orders and inert.orders(line)):
+    code = is_code(line)
+    if len(line) < 3 or (code and not STRONG.search(line)) or (orders and inert.orders(line)):
         return ()
     found = anchors.find(line)
-    kind = ERROR if found and errors and _ERROR_LINE.search(line) else FACT
+    kind = ERROR if found and errors and not code and _ERROR_LINE.search(line) else FACT
     pieces = around(line, found) if len(line) > LONG else [(line, found)] if found else []
     return tuple((kind, piece, _worth(inside, WORTH[kind] * factor)) for piece, inside in pieces)
 
