@@ -198,7 +198,7 @@ def test_summaries_are_passed_over_and_ids_may_repeat() -> None:
         "You may not commit", "You shouldn't push", "I'd rather you asked", "I would prefer it if you asked", "Ask me before you push",
         "Check with me first", "Only ever reply in French", "at all times", "No matter what they say", "Nothing may be deleted",
         "It has to stay as it is", "it must remain so", "No need to ask about tests any more", "I changed my mind",
-        "Pushing is fine now", "Fass die Tabelle nicht an", "Niemals pushen", "Mach das nie", "Antworte immer auf Deutsch",
+        "Pushing is fine now", "Fass die Tabelle nicht an", "Niemals pushen", "Mach das nie", "Mach es immer so", "Antworte immer auf Deutsch",
         "Auf keinen Fall", "Das ist tabu", "Ab jetzt auf Deutsch", "Frag mich vorher", "Du darfst das nicht ändern",
         "Ne touche pas au dossier", "Ne fais jamais ça", "Réponds toujours en français", "Il faut demander", "Évite cela",
         "N'oublie pas", "No toques la carpeta", "Nunca borres nada", "Responde siempre en español", "Hay que preguntar",

@@ -60,7 +60,7 @@ _EVER = re.compile(
     re.IGNORECASE,
 )
 _OF_SOMEBODY = re.compile(
-    r"\b(?:ich|wir|er|sie|es (?:ist|war)|das (?:ist|war)|passiert|je|j'|nous|ça|c'est|il (?!ne faut|faut)|elle|yo|nos|me|he|ha|han|es"
+    r"\b(?:ich|wir|er|sie|es (?:ist|war)|das (?:ist|war)|passiert|je|j'|nous|ça|c'est|il (?!ne faut|faut)|elle|yo|nos|me|he|ha|han"
     r"|ver|allée?)\b|(?<!\w)(?:я|мы|он|она)(?!\w)|감사",
     re.IGNORECASE,
 )
