@@ -111,6 +111,8 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
 _BLOCK = r'^<(?P<tag>(?:file|stdin)(?:-\d+)?)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>$'
 _ATTACHED = re.compile(_BLOCK + ")", re.DOTALL | re.MULTILINE)
 _ATTACHED_OR_CUT = re.compile(_BLOCK + r"|\Z)", re.DOTALL | re.MULTILINE)
+_OPENS = re.compile(r"^<(?:file|stdin)", re.MULTILINE)
+_CLOSES = re.compile(r"^</(?:file|stdin)(?:-\d+)?>$", re.MULTILINE)
 """Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule."""
 
 
@@ -119,7 +121,7 @@ def _said(n: int, text: str, role: str) -> Iterator[Statement]:
     whole, text = text, sampled(text)
     if role in ("tool", FILE):
         yield from _shown(n, text, AGAIN if role == FILE else 1.0)
-    elif role == "user" and ("\n</file" in text or "\n</stdin" in text):
+    elif role == "user" and (_CLOSES if text is whole else _OPENS).search(text):
         attached = _ATTACHED if text is whole else _ATTACHED_OR_CUT
         yield from _typed(n, typed := attached.sub("\n", text))
         for block in attached.finditer(text):  # a prompt that is nothing but a file is what the user wants
