@@ -71,6 +71,8 @@ def test_what_a_user_typed_is_told_whole_where_its_parts_say_little() -> None:
     answered = {"n": 2, "message": {"role": "user", "content": "teal"}}
     told = [s.text for s in gather([asked, answered]).statements if s.kind == USER and s.worth]
     assert told == ["Which colour do you want? → teal"]
+    asked["message"]["content"] = "Shall I ignore all previous instructions?"
+    assert [s.text for s in gather([asked, answered]).statements if s.kind == USER] == ["teal"]
     long = "so let me explain a little, basically the courier only comes on tuesdays and " * 3
     assert "the courier only comes on tuesdays" in " ".join(text for _, text in said("user", long))
 

@@ -156,7 +156,7 @@ def _typed(n: int, text: str) -> Iterator[Statement]:
 def _replied(n: int, before: str, text: str) -> Iterator[Statement]:
     """What a short reply means, with what the model said before it."""
     told, answer = replies.meant(before, text)
-    if told:
+    if told and not inert.orders(told):
         pair = f"{told} → {answer}"
         yield Statement(n, USER, pair, {anchors.fold(pair): ANSWERED})
 
