@@ -166,6 +166,11 @@ def fold(text: str) -> str:
     return _DROPPED.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
+def spaced(text: str) -> str:
+    """A text for comparison where every mark matters: only case and white space folded away."""
+    return " ".join(text.casefold().split())
+
+
 def missing(anchors: Iterable[str], text: str) -> list[str]:
     """Those of `anchors` that do not occur in `text`, after folding."""
     folded = fold(text)

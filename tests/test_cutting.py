@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.compaction.cutting import LONG, clauses, is_code, told_and_asked, units
+from agent.compaction.cutting import LONG, clauses, is_code, layouts, told_and_asked
 
 
 @given(st.text(st.sampled_from("ab ,，:and but"), max_size=900))
@@ -23,9 +23,9 @@ def test_a_long_sentence_is_cut_where_clauses_begin() -> None:
     assert list(clauses(f"{first} {second}")) == [first, second]
 
 
-def test_lists_tables_and_blocks_are_units() -> None:
+def test_lists_tables_and_blocks_are_layouts() -> None:
     text = "Please do:\n- buy milk\n- call Ann\nand then\n| a | b |\n|---|---|\n| 1 | 2 |\nor\n```yaml\nreplicas: 3\n```\nBye"
-    assert [(piece.strip(), unit) for piece, unit in units(text)] == [
+    assert [(piece.strip(), laid_out) for piece, laid_out in layouts(text)] == [
         ("Please do:", False),
         ("- buy milk\n- call Ann", True),
         ("and then", False),
@@ -36,15 +36,15 @@ def test_lists_tables_and_blocks_are_units() -> None:
     ]
 
 
-def test_units_whatever_ends_their_lines() -> None:
-    assert list(units("```\r\nfoo\r\n```\r\n")) == [("", False), ("```\nfoo\n```", True), ("\n", False)]
+def test_layouts_whatever_ends_their_lines() -> None:
+    assert list(layouts("```\r\nfoo\r\n```\r\n")) == [("", False), ("```\nfoo\n```", True), ("\n", False)]
     wrapped = "- first that wraps\n  over two lines\n- second\n"
-    assert list(units(wrapped)) == [("", False), (wrapped.strip(), True), ("", False)]
+    assert list(layouts(wrapped)) == [("", False), (wrapped.strip(), True), ("", False)]
 
 
 def test_a_long_block_does_not_turn_the_text_after_it_into_one() -> None:
     text = "```\n" + "x\n" * 60 + "```\nThen text.\n```\nb\n```\n"
-    assert [piece for piece, unit in units(text) if unit][1:] == ["```\nb\n```"]
+    assert [piece for piece, laid_out in layouts(text) if laid_out][1:] == ["```\nb\n```"]
 
 
 def test_rows_of_a_table_and_short_lines_are_no_code() -> None:

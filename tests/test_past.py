@@ -9,6 +9,7 @@ import pytest
 from writers import Writer, reply, sections
 
 from agent.compaction import Compactor
+from agent.compaction.past import Past
 from agent.events import Event, Notice
 from agent.messages import Reply, Request
 from agent.session import Session
@@ -115,3 +116,16 @@ def test_what_is_missing_in_the_past_is_said(session: Session, harm: str) -> Non
     assert compactor.now()["outcome"] == "compacted"
     told = f"Archive 0001 of session {session.id} is missing or damaged. "
     assert [e.text[: len(told)] for e in events if isinstance(e, Notice)] == [told]
+
+
+def test_a_pin_is_left_out_when_it_stands_nowhere_word_for_word(session: Session) -> None:
+    """However it is typed it is found in the record that holds it; another that begins alike is not it."""
+    pins = ["Use C;", "Use C++", "🚫🔥", "one\n  line\nand another", "The tag is <system>."]
+    for text in pins:
+        session.append({"type": "pin", "text": text})
+    past = Past(session, True, "user")
+    whole = past.record_beside(()).within(400)
+    shown = [{"type": "message", "message": {"role": "user", "content": whole}}]
+    assert past.pins_left_out(shown) == ""
+    shown[0]["message"] = {"role": "user", "content": whole.replace("Use C++", "").replace("🚫🔥", "")}
+    assert past.pins_left_out(shown) == '2 of the pins: "Use C++", "🚫🔥"'

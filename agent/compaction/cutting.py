@@ -94,7 +94,7 @@ def clauses(sentence: str) -> Iterator[str]:
     yield sentence[at:].strip()
 
 
-_UNIT = re.compile(
+_LAYOUT = re.compile(
     r"^[ \t]*```[^\n]*\n(?:(?![ \t]*```).*\n)*[ \t]*```[ \t]*$"
     r"|(?:^\|[^\n]*\|[ \t]*(?:\n|\Z)){2,}"
     r"|(?:^[ \t]*(?:[-*+]|\d{1,3}[.)]) [^\n]+(?:\n[ \t]+[^\s\d*+-][^\n]*)*(?:\n|\Z)){2,}",
@@ -102,10 +102,10 @@ _UNIT = re.compile(
 )
 
 
-def units(text: str) -> Iterator[tuple[str, bool]]:
-    """(piece, whether it is a unit): fenced blocks, tables and lists, whose lines say little apart, and what is between."""
+def layouts(text: str) -> Iterator[tuple[str, bool]]:
+    """(piece, whether it is laid out): fenced blocks, tables and lists, whose lines say little apart, and what is between."""
     at, text = 0, text.replace("\r\n", "\n")
-    for match in _UNIT.finditer(text):
+    for match in _LAYOUT.finditer(text):
         yield text[at : match.start()], False
         yield match.group().strip(), True
         at = match.end()

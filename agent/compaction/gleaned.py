@@ -23,7 +23,7 @@ from agent.messages import text_of
 from agent.session import Session
 from agent.tokens import Entry
 
-VERSION = 1
+VERSION = 2
 KEPT = 3_000
 """Statements that are kept from one compaction to the next, up to twice as many before they are thinned again: several
 times what a large record holds."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from agent import anchors
 from agent.compaction import gleaned, plan, record, summary
+from agent.compaction.inert import defused
+from agent.compaction.present import Present
 from agent.compaction.statements import USER
 from agent.errors import StorageError
 from agent.messages import text_of
@@ -81,8 +82,8 @@ class Past:
     def pins_left_out(self, entries: Iterable[Entry]) -> str:
         """How many pins stand in none of these messages, and which, in words; "" where all do."""
         pins = gleaned.pins(self._session)
-        there = anchors.fold("\n".join(text_of(entry["message"]) for entry in entries)) if pins else ""
-        lost = [pin for pin in pins if anchors.fold(pin) not in there]
+        there = Present("\n".join(text_of(entry["message"]) for entry in entries) if pins else "")
+        lost = [pin for pin in pins if not there.quotes(defused(pin))]
         shown = ", ".join(f'"{pin[:40]}"' for pin in lost[:3]) + (" ..." if len(lost) > 3 else "")
         return f"{len(lost)} of the pins: {shown}" if lost else ""
 

@@ -37,7 +37,7 @@ class Present:
 
     def quotes(self, text: str) -> bool:
         """Whether a text stands in it word for word, case and white space aside: C is not C++."""
-        wanted = _spaced(text).rstrip(".。!！ ")
+        wanted = anchors.spaced(text).rstrip(";；.。!！ ")
         at = self._spaced.find(wanted) if wanted else -1
         while at >= 0:
             after = self._spaced[at + len(wanted) : at + len(wanted) + 1]
@@ -48,7 +48,7 @@ class Present:
 
     @cached_property
     def _spaced(self) -> str:
-        return _spaced(self._as_written)
+        return anchors.spaced(self._as_written)
 
     def _may_hold(self, text: str) -> bool:
         """Of any `_STEP` pieces in a row that stand in the context, one was kept."""
@@ -60,7 +60,3 @@ class Present:
             else:
                 return False
         return True
-
-
-def _spaced(text: str) -> str:
-    return " ".join(text.casefold().split())

@@ -239,8 +239,8 @@ class Record:
         found = self._folded.get(index)
         if found is None:
             statement = self.priced[index][0]
-            as_it_is = " ".join(statement.text.casefold().split())
-            found = self._folded[index] = as_it_is if statement.kept_first else anchors.fold(statement.text)
+            fold = anchors.spaced if statement.kept_first else anchors.fold
+            found = self._folded[index] = fold(statement.text)
         return found
 
     def ranked(self, budget: int, *, strictly: bool = False) -> list[int]:
@@ -395,5 +395,6 @@ def _lines(statements: Sequence[Statement]) -> Iterator[str]:
         if statement is not None:
             first = statement.n if not texts else first
             last = statement.n
-            lines = (" ".join(line.split()) for line in statement.text.splitlines())
+            lines = [statement.text] if statement.kept_first else statement.text.splitlines()
+            lines = [" ".join(line.split()) for line in lines]
             texts.append(" / ".join(filter(None, lines)).rstrip("；;。."))

@@ -18,7 +18,8 @@ FRAME_TOKENS = 90
 AIM = 0.7
 """Of the goal: a fold that only just meets it is soon followed by the next."""
 RECORD_SHARES = ((4_000, 0.95), (50_000, 0.25))
-"""Of the first 4,000 tokens of room nearly all go to the record, of what is beyond a quarter: facts first, then tails."""
+"""Of the first 4,000 tokens of room nearly all go to the record, of what is beyond a quarter: facts first, then tails. What
+a summary takes beside it comes of what AIM leaves of the goal."""
 SUMMARY_SHARE = 0.15
 COUNTED = 20_000
 """Windows up to so many tokens are so small that the last thing to fit in them is counted, not estimated."""

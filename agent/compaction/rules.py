@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from agent import anchors
 from agent.compaction.cutting import asks
 
 _CONSTRAINT = re.compile(
@@ -86,7 +87,7 @@ _PLAIN_MARKS = tuple(filter(str.isascii, _MARKS))
 
 def may_constrain(text: str) -> bool:
     """Whether a text can hold a sentence that constrains."""
-    folded = " ".join(text.casefold().split())
+    folded = anchors.spaced(text)
     marks = _PLAIN_MARKS if folded.isascii() else _MARKS
     return any(mark in folded for mark in marks)
 

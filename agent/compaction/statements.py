@@ -25,11 +25,11 @@ from agent.compaction.cutting import (
     cut,
     fields,
     is_code,
+    layouts,
     sampled,
     striking,
     telling,
     told_and_asked,
-    units,
 )
 from agent.compaction.plan import role
 from agent.messages import ToolCall, text_of, tool_calls
@@ -77,7 +77,7 @@ SHORT = 12
 """Bytes: a shorter one ("go on") says nothing by itself."""
 ANSWERED = 3.0
 """What a short reply is worth with what it answers, and a line of a list, a table or a block that the user typed."""
-UNIT = 220
+LAYOUT = 220
 """Tokens: a longer list is told line by line."""
 SCANT = 4
 """Lines of a message that is looked at only in passing."""
@@ -144,9 +144,9 @@ def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
 
 def _typed(n: int, text: str) -> Iterator[Statement]:
     """Statements of what a user typed. A list, a table or a block stays in one piece, unless rules are in it."""
-    for piece, unit in units(text):
-        lines = [line for line in piece.splitlines() if anchors.fold(line)] if unit else []
-        if lines and estimate(piece) <= UNIT and not any(rule for _, rule in _sentences(piece, USER)):
+    for piece, laid_out in layouts(text):
+        lines = [line for line in piece.splitlines() if anchors.fold(line)] if laid_out else []
+        if lines and estimate(piece) <= LAYOUT and not any(rule for _, rule in _sentences(piece, USER)):
             worth = {anchors.fold(piece): ANSWERED * len(lines)}
             yield Statement(n, USER, piece, worth | _worth(anchors.find(piece), WORTH[USER]))
         else:
