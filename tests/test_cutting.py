@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.compaction.cutting import LONG, clauses, is_code, layouts, told_and_asked
+from agent.compaction.cutting import LAYOUT, LONG, clauses, is_code, layouts, told_and_asked
 
 
 @given(st.text(st.sampled_from("ab ,，:and but"), max_size=900))
@@ -58,3 +58,9 @@ def test_rows_of_a_table_and_short_lines_are_no_code() -> None:
 def test_told_and_asked_lose_nothing_but_the_comma(sentence: str) -> None:
     pieces = told_and_asked(sentence)
     assert pieces == [sentence] or (len(pieces) == 2 and all(piece in sentence for piece in pieces))
+
+
+@given(st.text(st.sampled_from("a1 \n\n\r\t-*+.)|`"), max_size=40) | st.from_regex(LAYOUT))
+def test_no_layout_is_passed_over_by_the_quick_look(text: str) -> None:
+    found = LAYOUT.search(text.replace("\r\n", "\n"))
+    assert any(laid_out for _, laid_out in layouts(text)) == bool(found)

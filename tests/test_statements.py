@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent.compaction.rules import constrains
+from agent.compaction.rules import MARKS, constrains, may_constrain
 from agent.compaction.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, gather
 
 
@@ -215,6 +217,12 @@ def test_summaries_are_passed_over_and_ids_may_repeat() -> None:
 def test_what_must_be_kept_is_seen_by_the_quick_look_too(text: str) -> None:
     assert constrains(text)
     assert not constrains("The port is 8080 and the road is long")
+
+
+@given(st.lists(st.sampled_from([*MARKS, " ", "the", "road", "x", "\n", "é"]), max_size=6))
+def test_the_quick_look_sees_each_mark_wherever_it_stands(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert may_constrain(text) == any(mark in " ".join(text.casefold().split()) for mark in MARKS)
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class Compactor:
         if guards.resting(session.entries, size) and not must and (leaves_room(limits, size) or not now_or_never):
             return False
         job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=now_or_never, fits=fits)
-        outcome = self._run(job, now)
+        outcome = self._run(job, now, before=size)
         if must and self._unsaved:
             raise self._unsaved
         return bool(outcome["outcome"] == "compacted")
@@ -307,9 +307,9 @@ class Compactor:
         window = getattr(model, "window", None) or self.limits.window
         if job.reason == "overflow" and model is self._model:
             window = min(window, job.fits)  # what is longer was refused just now
-        source, ready = partial(self._past.source, cut.folded), partial(self._past.ready, cut, room.record)
+        source, ready = partial(self._past.source, cut), partial(self._past.ready, cut, room.record)
         told = [(e.get("n", 0), e["message"]) for e in plan.by_n(context.body, cut.folded) if not e.get("summary")]
-        about: dict[str, Any] = {"cap": min(room.written, max(64, plan.size(cut.folded) // 2)), "ratio": context.ratio}
+        about: dict[str, Any] = {"cap": min(room.written, max(64, cut.size // 2)), "ratio": context.ratio}
         about |= {"earlier": cut.covers[2], "structured": model.structured}
         about["wishes"] = "\n".join(filter(None, (self._instructions, job.wishes)))
         requests = summary.requests_for(head, told, self.tools, window=window, **about)

@@ -94,7 +94,7 @@ def clauses(sentence: str) -> Iterator[str]:
     yield sentence[at:].strip()
 
 
-_LAYOUT = re.compile(
+LAYOUT = re.compile(
     r"^[ \t]*```[^\n]*\n(?:(?![ \t]*```).*\n)*[ \t]*```[ \t]*$"
     r"|(?:^\|[^\n]*\|[ \t]*(?:\n|\Z)){2,}"
     r"|(?:^[ \t]*(?:[-*+]|\d{1,3}[.)]) [^\n]+(?:\n[ \t]+[^\s\d*+-][^\n]*)*(?:\n|\Z)){2,}",
@@ -102,10 +102,14 @@ _LAYOUT = re.compile(
 )
 
 
+_LAID = re.compile(r"\n[ \t]*(?:```|[-*+|]|\d)")
+"""How a line begins that may be part of one: said first, since it is quick to tell."""
+
+
 def layouts(text: str) -> Iterator[tuple[str, bool]]:
     """(piece, whether it is laid out): fenced blocks, tables and lists, whose lines say little apart, and what is between."""
     at, text = 0, text.replace("\r\n", "\n")
-    for match in _LAYOUT.finditer(text):
+    for match in LAYOUT.finditer(text) if _LAID.search(text) else ():
         yield text[at : match.start()], False
         yield match.group().strip(), True
         at = match.end()

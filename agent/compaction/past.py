@@ -32,7 +32,7 @@ class Past:
         self._kept: tuple[Entry, ...] = ()
         self._beside: record.Record | None = None
         self._packed = b""
-        self._source: tuple[tuple[Entry, ...], summary.Source] | None = None
+        self._source: tuple[plan.Fold, summary.Source] | None = None
 
     def frame(self, cut: plan.Fold) -> summary.Frame:
         """What the summary message says of the messages it stands for."""
@@ -58,13 +58,13 @@ class Past:
             self._kept, self._beside = tuple(kept), _record(self.gathered, kept)
         return self._beside
 
-    def source(self, folded: tuple[Entry, ...]) -> summary.Source:
+    def source(self, cut: plan.Fold) -> summary.Source:
         """What a summary of the folded messages is judged against."""
-        if self._source is None or self._source[0] is not folded:
-            numbers = {entry.get("n", 0) for entry in folded}
+        if self._source is None or self._source[0] is not cut:
+            numbers = {entry.get("n", 0) for entry in cut.folded}
             told = self.gathered.of(numbers.__contains__)
             words = "\n".join(s.text for s in told.statements if s.kind == USER)
-            self._source = folded, summary.Source(plan.size(folded), record.matter(told), words)
+            self._source = cut, summary.Source(cut.size, record.matter(told), words)
         return self._source[1]
 
     @cached_property
@@ -74,7 +74,7 @@ class Past:
 
     def ready(self, cut: plan.Fold, budget: int) -> None:
         """Make what a compaction with this cut and a record of so many tokens will ask for."""
-        _ = self.present, self.source(cut.folded).cjk_share
+        _ = self.present, self.source(cut).cjk_share
         self.record_beside(cut.kept).ranked(budget)
         self._session.digest_ahead()
         self._packed = self._packed or gleaned.packed(self.gathered)

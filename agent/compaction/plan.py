@@ -43,6 +43,11 @@ class Fold:
     head: tuple[Entry, ...]
 
     @cached_property
+    def size(self) -> int:
+        """Tokens of what leaves."""
+        return size(self.folded)
+
+    @cached_property
     def covers(self) -> tuple[int, int, str]:
         """First and last message that the fold stands for, earlier summaries included, and what those said."""
         numbers = [entry.get("n", 0) for entry in self.folded if not entry.get("summary")]

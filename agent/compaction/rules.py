@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from agent import anchors
 from agent.compaction.cutting import asks
 
 _CONSTRAINT = re.compile(
@@ -80,16 +79,31 @@ _WORDS = (
     "bajo ning|pregúnta|olvides|toques|añadas|uses|borres|cambies|modifiques|hagas|subas|escribas|никогда|всегда|нельзя|"
     "запрещ|не |обязательно|впредь|отныне|絶対|必ず|ないで|てはいけ|今後|절대|항상|반드시|금지|면 안|지마|지 마|앞으로"
 )
-_MARKS = (*_WORDS.split("|"), *"不别禁必务切记一以取解作撤忘可允勿只")
+MARKS = (*_WORDS.split("|"), *"不别禁必务切记一以取解作撤忘可允勿只")
 """One of these stands in every text that one of them matches: said first, since it is quick to tell."""
-_PLAIN_MARKS = tuple(filter(str.isascii, _MARKS))
+_PLAIN_MARKS = tuple(filter(str.isascii, MARKS))
+_PARTS = tuple({max(mark.split(), key=len) for mark in _PLAIN_MARKS})
+"""Of each the longest word, or part of one: no text holds the mark without it."""
+_harmless: set[str] = set()
+"""ASCII words that hold none of the parts. Most of what is typed is made of few of them."""
+MOST_HARMLESS = 20_000
 
 
 def may_constrain(text: str) -> bool:
     """Whether a text can hold a sentence that constrains."""
-    folded = anchors.spaced(text)
-    marks = _PLAIN_MARKS if folded.isascii() else _MARKS
-    return any(mark in folded for mark in marks)
+    words = text.casefold().split()
+    if text.isascii() and all(map(_is_harmless, words)):
+        return False
+    folded = " ".join(words)
+    return any(mark in folded for mark in (_PLAIN_MARKS if text.isascii() else MARKS))
+
+
+def _is_harmless(word: str) -> bool:
+    if word in _harmless:
+        return True
+    if len(_harmless) < MOST_HARMLESS and not any(part in word for part in _PARTS):
+        _harmless.add(word)
+    return word in _harmless
 
 
 def constrains(sentence: str) -> bool:

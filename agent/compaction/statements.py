@@ -139,7 +139,8 @@ def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
         if ruled and rules.constrains(sentence):
             yield sentence, True
         else:
-            yield from ((piece, ruled and rules.constrains(piece)) for piece in told_and_asked(sentence) if piece)
+            pieces = filter(None, told_and_asked(sentence))
+            yield from ((piece, ruled and piece != sentence and rules.constrains(piece)) for piece in pieces)
 
 
 def _typed(n: int, text: str) -> Iterator[Statement]:
