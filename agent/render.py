@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import AgentError
 from agent.events import (
@@ -27,6 +27,9 @@ from agent.events import (
     TurnFinished,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from agent.patience import Patience
 
 # ---- text, pure ----
 
@@ -198,26 +201,39 @@ NEVER_QUIET = ("silent_stdin", "cut", "filtered", "empty_answer", "silent_trunca
 class Text:
     """The answer on stdout as it streams; on stderr one line per thing that happened.
 
-    `quiet` leaves errors, and what makes an answer less than was asked for (`NEVER_QUIET`); `verbose` adds what tools were asked and gave; `colour` colours stderr.
+    `quiet` leaves errors, and what makes an answer less than was asked for (`NEVER_QUIET`); `verbose` adds what tools were
+    asked and gave; `colour` colours stderr; `patient`: on a terminal a line tells how long a model has been waited for.
     """
 
     def __init__(
-        self, out: Output, err: Output, *, quiet: bool, verbose: bool, colour: bool, resume: str = "agent"
+        self,
+        out: Output,
+        err: Output,
+        *,
+        quiet: bool,
+        verbose: bool,
+        colour: bool,
+        resume: str = "agent",
+        patient: bool = True,
     ) -> None:
         self.out, self.err = out, err
         self.quiet, self.verbose, self.colour = quiet, verbose, colour
-        self.resume = resume
+        self.resume, self.patient = resume, patient
         self.to_terminal = out.is_terminal()
         self.err_terminal = err.is_terminal()
         self.mid_line = False
         self.waiting = False
-        self.path = ""
+        """The line that stands is to be overwritten: it says when the next try is."""
+        self.path = self.model = self.awaited = ""
+        self._patience: Patience | None = None
 
     def emit(self, event: Event) -> None:
         if type(event) is Streamed:  # said for every fragment
             kind, text = event.delta
             if kind == "text":
                 self._answer(text)
+            elif self._patience is not None:
+                self._patience.what = f"{self.model} is thinking"
             return
         handler = self._HANDLERS.get(type(event))
         if handler is not None:
@@ -225,6 +241,7 @@ class Text:
 
     def finish(self, turn: TurnFinished | None, error: AgentError | None, code: int) -> None:
         """The last lines: the way on, or what went wrong."""
+        self.awaits("")
         self._end_answer()
         if turn is not None and turn.steps and error is None:
             way_on = f" · continue: {self.resume} -c {turn.id}" if self.path else ""
@@ -243,16 +260,34 @@ class Text:
             self._raw(text, colour)
 
     def _raw(self, text: str, colour: str) -> None:
+        self._clear()
         text = visible(text)
         painted = f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour else text
-        clear = "\r\x1b[K" if self.waiting and self.colour else ""
-        self.waiting = False
-        self.err.write(f"{clear}{painted}\n".encode())
+        self.err.write(f"{painted}\n".encode())
+        self.awaits(self.awaited)
+
+    def awaits(self, what: str) -> None:
+        """What is waited for from now on, "" for nothing: said on a terminal when nothing else was shown for a while."""
+        self._clear()
+        self.awaited = what
+        if what and self.patient and self.colour and self.err_terminal and not self.quiet:
+            from agent.patience import Patience
+
+            self._patience = Patience(self.err.write, visible(what))
+
+    def _clear(self) -> None:
+        """Take away a line that does not stay."""
+        if self._patience is not None:
+            self._patience.end()
+            self._patience = None
+        if self.waiting:
+            self.err.write(b"\r\x1b[K")
+            self.waiting = False
 
     def _answer(self, text: str) -> None:
         if text:
-            if self.waiting:
-                self._raw("", _PLAIN)
+            if self.awaited or self.waiting:
+                self.awaits("")
             shown = text if text.isprintable() else visible(text, keep_cr=not self.to_terminal)
             self.out.write(shown.encode())
             self.mid_line = text[-1] != "\n"
@@ -271,11 +306,16 @@ class Text:
 
     def _budget(self, event: Budget) -> None:
         self.line(budget_line(event), _DIM)
+        self.model = event.model
+        if event.estimated:
+            self._await_model()
 
     def _answered(self, event: Answered) -> None:
+        self.awaits("")
         self._end_answer()
 
     def _tool_started(self, event: ToolStarted) -> None:
+        self.awaits("")
         self.line(f"tool: {event.name} {one_line(event.summary)}")
 
     def _tool_finished(self, event: ToolFinished) -> None:
@@ -283,22 +323,30 @@ class Text:
         why = event.detail.get("refusal") or event.text
         told = f": {one_line(why, 300 if event.denied else 100)}" if self.verbose or not event.ok else ""
         self.line(f"tool: {event.name} {state} in {event.seconds:.1f} s{told}", _PLAIN if event.ok else _YELLOW)
+        self._await_model()
+
+    def _await_model(self) -> None:
+        self.awaits(f"waiting for {self.model}" if self.model else "")
 
     def _compacting(self, event: Compacting) -> None:
         self.line(compacting_line(event), _YELLOW)
+        self.awaits("waiting for a summary")
 
     def _compacted(self, event: Compacted) -> None:
         if self.quiet and event.record.get("strategy") == "shortened":
             self._raw("agent: what was too long was cut to its head and tail", _YELLOW)
         archive = archive_path(self.path, event.archive) if self.path else "not kept (--no-session)"
         self.line(compacted_line(event._replace(archive=archive)), _YELLOW)
+        self._await_model()
 
     def _not_compacted(self, event: NotCompacted) -> None:
         self.line(not_compacted_line(event), _YELLOW)
+        self._await_model()
 
     def _waiting(self, event: Waiting) -> None:
         text = f"waiting {event.seconds:.1f} s, then try {event.attempt} of {event.attempts}: {event.reason}"
         if self.colour and self.err_terminal and not self.quiet:
+            self._clear()
             self._end_answer()
             self.err.write(f"\r\x1b[K{visible(text)}".encode())
             self.waiting = True

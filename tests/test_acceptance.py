@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,16 @@ from test_run import at, ended, entries, only_log, shape, started, store
 COMMAND = [sys.executable, "-m", "agent"]
 
 
-def on_a_terminal(server: ScriptedServer, cwd: Path, *argv: str, keys: bytes = b"", **env: str) -> tuple[int, str]:
-    """Run with stdin, stdout and stderr on one pty; (exit code, all that was shown)."""
+def on_a_terminal(
+    server: ScriptedServer,
+    cwd: Path,
+    *argv: str,
+    keys: bytes = b"",
+    once: tuple[str, Callable[[subprocess.Popen[bytes]], object]] | None = None,
+    **env: str,
+) -> tuple[int, str]:
+    """Run with stdin, stdout and stderr on one pty; (exit code, all that was shown). `once` a text was shown
+    something is done."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *argv], cwd=cwd, env=environment(**at(server, TERM="xterm", **env)),
@@ -43,6 +52,9 @@ def on_a_terminal(server: ScriptedServer, cwd: Path, *argv: str, keys: bytes = b
         if keys and shown.rstrip().endswith(b"[N]o:"):
             os.write(master, keys)
             keys = b""
+        if once and once[0].encode() in shown:
+            once[1](process)
+            once = None
     os.close(master)
     return process.wait(), shown.decode().replace("\r\n", "\n")
 
@@ -205,6 +217,31 @@ def test_nowhere_to_write(agent: Runner, home: Path, tmp_path: Path, when: str) 
 
 
 # ---- output ----
+
+
+def test_a_terminal_is_told_how_long_a_model_has_been_waited_for(home: Path, tmp_path: Path) -> None:
+    seen = threading.Event()
+
+    def late(request: dict[str, Any], index: int) -> Any:
+        assert seen.wait(60)
+        return text("Hi there")
+
+    with ScriptedServer(late) as server:
+        code, shown = on_a_terminal(server, tmp_path, "hi", once=("scripted … 4 s", lambda process: seen.set()))
+    assert code == 0
+    assert re.search(
+        r"scripted … 3 s\r\x1b\[Kwaiting for scripted … 4 s(?:\r\x1b\[Kwaiting for scripted … \d s)*\r\x1b\[KHi there\n",
+        shown,
+    )
+
+
+def test_a_run_that_is_waited_for_stops_at_once(home: Path, tmp_path: Path) -> None:
+    """Ctrl-C while the line counts: it leaves nothing behind."""
+    with ScriptedServer([hang()]) as server:
+        stop = ("scripted … 3 s", lambda process: process.send_signal(signal.SIGINT))
+        code, shown = on_a_terminal(server, tmp_path, "hi", once=stop)
+    assert code == 130
+    assert re.search(r"scripted … 3 s\r\x1b\[K\x1b\[31magent: Interrupted", shown)
 
 
 def test_colour_only_where_it_belongs(home: Path, tmp_path: Path, agent: Runner) -> None:

@@ -96,7 +96,7 @@ def make_screen(ask: Ask, environ: Mapping[str, str], out: Output, err: Output) 
         return JsonLines(out, err, partial=ask.include_partial_messages, once=ask.format == "json", resume="agent")
     word = ask.flags.get("color") or environ.get("AGENT_COLOR") or "auto"
     colour = wants_colour(word, environ, err.is_terminal())
-    return Text(out, err, quiet=ask.quiet, verbose=ask.verbose, colour=colour, resume="agent")
+    return Text(out, err, quiet=ask.quiet, verbose=ask.verbose, colour=colour, resume="agent", patient=not ask.debug)
 
 
 def wants_colour(word: str, environ: Mapping[str, str], terminal: bool) -> bool:
@@ -225,7 +225,10 @@ def compact_now(
         gear = equip(settings, environ, cwd, store, screen.emit, quiet=quiet, debug=None, ask=None)
         screen.path = session.path
         gear.attach(session, screen.emit)
-        outcome = gear.compact(**wishes)
+        try:
+            outcome = gear.compact(**wishes)
+        finally:
+            screen.awaits("")
         if not quiet:
             raise_unless_compacted(outcome, id)
         return outcome
