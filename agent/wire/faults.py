@@ -187,9 +187,9 @@ def _overflow(text: str, hint: str, status: int | None, reading: Reading, body: 
 def _output_limit(text: str) -> int | None:
     """The largest output allowed, in tokens, where it is stated."""
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", re.sub(r"\(parameter=[^)]*\)", "", text))
-    stated = re.search(r"\[\d+, ?(\d+)\]|context length is (\d+)", text)
+    stated = re.search(r"\[\d+, ?(\d+)\]|\b1 ?[-–~] ?(\d+)|context length is (\d+)", text)
     if stated:
-        return int(stated[1] or stated[2])
+        return int(stated[1] or stated[2] or stated[3])
     beyond = re.search(r"(\d+) \(exclusive\)", text)
     if beyond:
         return int(beyond[1]) - 1

@@ -24,6 +24,11 @@ class _Rule(NamedTuple):
 
 
 _NEVER = r"(?!)"
+_SURELY = (
+    r"(?:prompt|input|conversation|messages?)(?: \w+){0,3} (?:is|are) too (?:long|large)|context[ _](?:length|window)|"
+    r"max_prefill_tokens"
+)
+"""Says of the prompt that it does not fit, whatever else is spoken of."""
 _RULES = (
     _Rule(
         "tool_output",
@@ -38,7 +43,8 @@ _RULES = (
         r"content_?filter|data_?inspection|\b1301\b|base_resp_102[67]|moderation|content_policy|responsibleai|safety|prohibited_content",
         r"content (?:filter|management|policy|moderation)|inappropriate content|considered high risk|flagged|"
         r"safety (?:system|reasons|filter)|blocked by content|violat\w+ (?:\w+ ){1,3}(?:polic|guideline)|guardrail\w* (?:checks?|intervened|blocked)|"
-        r"(?:input|output) (?:new_)?sensitive|sensitive (?:content|words?|information)|敏感|违规内容|不安全|内容安全",
+        r"(?:input|output) (?:new_)?sensitive|sensitive (?:content|words?|information)|content exists risk|"
+        r"blocked by (?:our |the )?(?:\w+ ){0,2}(?:guardrail|moderation|safety)|敏感|违规内容|(?:内容|输入|文本|提示)[^。]{0,8}违规|不安全|内容安全",
     ),
     _Rule(
         "media",
@@ -46,8 +52,11 @@ _RULES = (
         r"\b(?:images?|media|multimodal|audio|video|mmproj|pdf)\b[^.]*"
         r"(?:exceed|not support|corrupt|invalid|too large|cannot|unsupported|limit|could not|failed)|"
         r"(?:not support\w*|unsupported|invalid)[^.]{0,20} (?:image|audio|video|vision|media|pdf)|"
-        r"at most \d+ (?:images?|files?|videos?)|only supports? text|图片|图像",
-        r"\btokens\b",
+        r"at most \d+ (?:images?|files?|videos?)|only supports? text|图片|图像|文件(?:大小|过大)|"
+        r"\bimage_url\b|(?:support|process) (?:image|audio|video|file|vision)|too many (?:images|files|videos)|"
+        r"(?:failed|unable) to (?:download|fetch|load|decode|process)[^.]{0,20} (?:image|audio|video|file|media)|"
+        r"untagged enum \w*content|invalid type: sequence, expected a string",
+        rf"\btokens\b|{_SURELY}",
     ),
     _Rule(
         "permission",
@@ -60,7 +69,7 @@ _RULES = (
     _Rule(
         "auth",
         r"base_resp_(?:1004|2049)",
-        r"login fail|(?:api key|security token)\b[^.]{0,40} (?:leaked|revoked|disabled|expired)",
+        r"login fail|api[- ]?key (?:was |is )?not (?:found|valid|recogni[sz]ed)|(?:api key|security token)\b[^.]{0,40} (?:leaked|revoked|disabled|expired)",
     ),
     _Rule(
         "billing",
@@ -78,9 +87,10 @@ _RULES = (
         r"usage_limit|quota_exceeded|\b13(?:08|09|10)\b|base_resp_2056|perday|setlimitexceeded|freetieronly",
         r"usage limit|billing cycle|request allowance|per ?day|\d (?:\w+ )?(?:calls|requests|tokens) ?(?:per|/) ?(?:day|week|month)\b|\b[tr]pd\b|配额|用量上限|使用上限|套餐|"
         r"(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ ){0,2}(?:limit|quota|allowance|allocation|cap)\b|"
-        r"quota (?:has been )?(?:exceeded|exhausted|reached)|(?:spend(?:ing)? cap|key limit exceeded|(?:spending|inference|budget) limit)|"
+        r"quota (?:has been |is )?(?:exceeded|exhausted|reached)|limits? of your (?:\w+ )?plan|"
+        r"(?:user|api key|key|account|team|organi[sz]ation|project)(?:'s)? token (?:limit|quota|budget)|(?:spend(?:ing)? cap|key limit exceeded|(?:spending|inference|budget) limit)|"
         r"service has been paused|used up (?:your|its|the) (?:\w+ ){0,2}(?:quota|allowance|allocation|credits?|limit)|budget has been exceeded|"
-        r"free (?:tier|trial|quota)\b[^.]{0,40} (?:exhausted|exceeded)|(?:exhausted|exceeded) [^.]{0,20}free (?:tier|trial|quota)",
+        r"limit_[rt]pd|free (?:tier|trial|quota)\b[^.]{0,40} (?:exhausted|exceeded)|(?:exhausted|exceeded) [^.]{0,20}free (?:tier|trial|quota)",
         r"per[ _]?(?:minute|second)|#token-limit|throttling\.",
     ),
     _Rule(
@@ -95,8 +105,9 @@ _RULES = (
         "rate_limit",
         r"rate_?limit|throttl|toomanyrequests|\b130[23]\b|base_resp_(?:1002|1039|1041|2045)|resource_exhausted",
         r"rate.?limit|too many requests|request limit (?:reached|exceeded)|#token-limit|(?:per|/) ?(?:min|minute|hour|second|sec)\b|\b[tr]p[mhs]\b|\bqp[sm]\b|throttl|slow down|"
-        r"too many tokens, please|resource_exhausted|requests? burst|burst|频率|频繁|速率|限流|并发",
-        r"context[ _](?:length|window)",
+        r"too many tokens, please|resource_exhausted|requests? burst|burst|token rate|last \d+ ?s(?:ec\w*)?\b|"
+        r"频率|频繁|速率|限流|并发|请求次数|调用次数",
+        _SURELY,
     ),
     _Rule(
         "schema",
@@ -107,16 +118,29 @@ _RULES = (
     _Rule(
         "tool_history",
         _NEVER,
-        r"roles? must alternate|should alternate|successive (?:user|assistant)|preced\w+ message|tool_result|prefill|"
+        r"roles? must alternate|should alternate|successive (?:user|assistant)|preced\w+ message|tool_result|(?<!max_)prefill(?!_tok)|"
         r"tool_use.{0,4} (?:ids|block)|tool_call_id|must be (?:followed by|a response to)|must end with a user|"
         r"first message|reasoning_content|thought_signature|thinking block|tool call id|tool call arguments as json|"
         r"system message must be|must be at the beginning|last (?:message|role)|no user query|unexpected role|"
         r"expects? the `?tools=|no tool (?:call|output) found|number of function (?:calls?|response)|function call turn",
+        _SURELY,
     ),
     _Rule(
         "overflow", _NEVER, r"max_\w*tokens\b[^\n]*?(?<![\w\-])-(?!1\b)\d+(?!\w)"
     ),  # computed from what the prompt left
-    _Rule("bad_request", _NEVER, r"batch size|too large to process"),
+    _Rule("server", _NEVER, r"response (?:body|payload|size)[^.]{0,20}(?:too large|exceed)"),
+    _Rule(
+        "bad_request",
+        _NEVER,
+        r"batch size|too large to process|header fields?|(?:^|\n)(?:\w+\.){0,3}budget_tokens|too many (?:tools|functions|stop)|"
+        r"(?:tools?|functions?)\b[^.]{0,12}数量",
+    ),
+    _Rule(
+        "bad_request",
+        _NEVER,
+        r"\b(?:temperature|top_[pk]|min_p|\w+_penalty|top_logprobs|logprobs|seed|n)\b[^.]{0,20}(?:超|must|should|exceed|too|out of|between)",
+        r"context|prompt|tokens",
+    ),
     _Rule(
         "not_found",
         r"model_?not_?found|decommissioned|deprecated",
@@ -138,28 +162,34 @@ _RULES = (
 )
 _COMPILED = tuple((r.kind, re.compile(r.codes), re.compile(r.text), re.compile(r.unless)) for r in _RULES)
 _OUT = re.compile(
-    r"max_?(?:completion_?|output_?|new_?)?tokens(?![a-z_])|output tokens?|completion tokens?|max output|"
-    r"maximum tokens you requested|输出长度"
+    r"max_?(?:completion_?|output_?|new_?)?tokens(?![a-z_])|output tokens?|completion tokens?|max(?:imum)? output|"
+    r"maximum tokens you requested|tokens to generate|generation length|output length|num_predict|输出长度"
 )
+_OUT_SPOKEN = re.compile(
+    r"(?<!prompt )(?<!input )max tokens?(?: \(\d+\))? (?:is|are|must|should|can ?not|exceeds?|may)\b(?! \d+[,;]? (?:but|you))"
+)
+_NO_INPUT = re.compile(r"input (?:validation|should be)|(?:invalid|malformed|reformat your) input")
+"""What speaks of an input, and of none that is too long."""
 _IN = re.compile(
     r"\bprompt|\binputs?\b|\bmessages?\b|context|conversation|\+ ?`?max_|\+ completion|max_seq_len|上下文|输入"
 )
 _OUT_ITSELF = re.compile(
-    r"max_?(?:completion_?|output_?|new_?)?tokens[`'\"]?(?: ?[(=]? ?\d+\)?| value)? (?:must|exceeds?\b|should|can ?not|may not)"
+    r"(?:max_?(?:completion_?|output_?|new_?)?tokens|num_predict)[`'\"]?"
+    r"(?: ?[(=:]? ?\d+\)?| value)? (?:must|exceeds?\b|should|can ?not|may not|is not less)"
 )
 """The output limit is what the sentence is about; that it speaks of the context beside it does not matter."""
 _BOUND = re.compile(
-    r"exceed|must|range|too (?:large|high|big)|maximum|greater|cannot|invalid|less|lower|at least|at most|limit|>|larger|"
-    r"between|非法|超|不能|不得|应在|范围"
+    r"exceed|must|range|too (?:large|high|big)|maximum|greater|cannot|invalid|less|lower|at least|at most|limit|[<>]|larger|"
+    r"between|, but|should|非法|超|不能|不得|应在|范围"
 )
 _AUTH = re.compile(
     r"api[ _-]?key|unauthori[sz]ed|authenticat|invalid token|no (?:cookie )?auth|user not found|access token|credentials|"
     r"身份验证|无效的令牌|令牌已|鉴权"
 )
-_BAD_KEY = re.compile(r"invalid|incorrect|expired|missing|provide")
+_BAD_KEY = re.compile(r"invalid|incorrect|expired|missing|provide|无效|过期")
 _GONE = re.compile(
     r"not[ _]?found|does not exist|no such|unknown model|invalid model|model_not|model is not supported|no route|"
-    r"cannot (?:get|post)|invalid url|unknown url|no endpoints|not exist|不存在"
+    r"cannot (?:get|post)|invalid url|un(?:known|expected) (?:url|endpoint)|no endpoints|not exist|不存在"
 )
 _TIMEOUT = re.compile(r"time[ds]?[- ]?out|deadline exceeded|超时")
 _SAYS_LATER = {"novita"}
@@ -184,7 +214,7 @@ def kind_of(status: int | None, reading: Reading, provider: str = "", near_windo
         return "rate_limit_size"
     if status == 402:  # what fits is a matter of money here
         return kind if kind in ("quota", "rate_limit", "permission", "auth") else "billing"
-    if status == 429 and not re.search(r"context|prompt|input", text):
+    if status == 429 and not re.search(r"context|prompt|inputs?(?! tokens?\b)", text):
         return kind or _status_kind(status, reading)  # sizes beside a 429 are a rate's
     return kind or _size_kind(text, codes, provider) or _status_kind(status, reading)
 
@@ -216,7 +246,8 @@ def is_output_cap(text: str) -> bool:
     text = re.sub(r"[^\n]*(?:see|refer to|visit)[^\n]*https?://\S+|parameter=\w+", "", text)
     if _OUT_ITSELF.search(text):
         text = re.sub(r"`?context[ _](?:length|window|size)`?|than context", "", text)
-    return bool(_OUT.search(text) and _BOUND.search(text) and not _IN.search(text))
+    text = _NO_INPUT.sub("", text)
+    return bool((_OUT.search(text) or _OUT_SPOKEN.search(text)) and _BOUND.search(text) and not _IN.search(text))
 
 
 def _size_kind(text: str, codes: str, provider: str) -> str | None:

@@ -31,7 +31,7 @@ _CODES = re.compile(
     r"context_?(?:length|window|size|limit)?_?(?:is_)?exceed|exceed(?:s|ed)?_(?:max(?:imum)?_)?context|context_too_l|"
     r"(?:prompt|input|context|messages?|request)_?(?:is_)?too_?(?:long|large)|tokens?_(?:limit_)?(?:too_long|reached|exceeded)|"
     r"characters_too_long|token_(?:quantity|limit)_exceeded|too_many_(?:prompt_|input_)?tokens|outofcontext|"
-    r"prompt_tokens_exceeded|input_tokens_exceeded|max_context|\b1261\b"
+    r"prompt_tokens_exceeded|input_tokens_exceeded|max_context|context_overflow|\b1261\b"
 )  # fmt: skip
 _OVER = (
     r"(?:exceed(?:s|ed|ing)?|too (?:long|large|big|many|high)|longer than|larger than|greater than|more than|over the|"
@@ -44,7 +44,16 @@ _PHRASES = re.compile(
             r"context[ _](?:length|window|size|limit)[^.]{0,80}" + _OVER,
             _OVER + r"[^.]{0,80}(?:context|model)[- _]?(?:length|window|size|max|limit|token limit|len)",
             r"(?:maximum|max) (?:context|model|input|prompt)[ _](?:length|window|size|len)",
-            r"context length is (?:only )?\d",
+            r"context length is (?:only )?\d|max(?:imum)? context\b",
+            _OVER + r" (?:the |its |this |your )?(?:model.?s? )?context\b",
+            r"context (?:window|length|size)[^.]{0,30}(?:full|reached|exhausted|used up)\b|context (?:is )?full",
+            r"(?:prompt|input|request|conversation|messages?|history)[^.]{0,20}(?:longer|larger|bigger) than[^.]{0,30}"
+            r"(?:model|window|context)",
+            r"(?:request|prompt|input) token count[^.]{0,20}" + _OVER + r"|tokens? \d+ ?> ?\d",
+            r"(?:length|size) of (?:the |your |all )?(?:messages|prompt|input|conversation|request)[^.]{0,40}" + _OVER,
+            r"(?:conversation|chat|messages?)[^.]{0,30}" + _OVER + r"[^.]{0,30}(?:max|limit)",
+            r"(?:sequence length|requested \d+ tokens)[^.]{0,30}" + _OVER,
+            r"^\W*too many tokens(?: in (?:the |your )?(?:prompt|input|request|messages))?\W*$",
             r"(?:prompt|input|context|conversation|messages?)(?: \w+){0,6}? (?:(?:is|are|was) )?too (?:long|large|big)",
             r"(?:prompt|input|request|message)s? tokens? (?:are |is )?too (?:long|many|high)|tokens too high",
             r"too many (?:input |prompt )?tokens[.:] ?(?:max|size|total|limit)|too many (?:input|prompt) tokens",
@@ -57,15 +66,18 @@ _PHRASES = re.compile(
             r"max[_ ](?:seq[_ ]len|model[_ ]len|total[_ ]tokens|sequence[_ ]length)",
             r"reduce the (?:length|number|size|amount)[^.]{0,20} (?:messages|prompt|input|conversation|context|history)",
             r"(?:limit|max\w*)[^.]{0,20} bytes per request|body too large[^.]*\. max size: \d+ tokens",
-            r"shorten the (?:prompt|input|conversation)",
+            r"shorten (?:the|your) (?:prompt|input|conversation|messages?)",
+            r"body[^.]{0,20}length limit exceeded",
+            r"prompt[^.]{0,20}(?:demasiado larg|trop long|zu lang|longo demais|muito long|troppo lung|te lang|слишком длин)",
+            r"(?:слишком много|trop de|demasiados|troppi|muitos|te veel) (?:токенов|jetons|tokens?)",
             r"kv (?:cache|memory)[^.]{0,40}(?:budget|exceed|full|too small)|exceeds the kv",
             r"inputs? tokens \+|input token count \+|prompt[^.]{0,20}\+ ?max_(?:new_)?tokens",
             r"(?:message|request|prompt|payload|body|entity|content)[^.]{0,30}(?:size|too large|larger)[^.]{0,40}"
             r"(?:exceed|limit|max|too large|larger)",
             r"(?:request|payload|entity|content|body)[^.]{0,20}too large|request exceeds the maximum (?:size|allowed)",
-            r"(?:超长|超出|超过|超限|过长|太长|超了)",
-            r"(?:上下文|输入|提示|令牌)[^。]{0,20}(?:限制|上限|最大)",
-            r"コンテキスト(?:長|ウィンドウ)|最大トークン|トークン[^。]{0,20}超|長すぎ",
+            r"(?:超长|超出|超过|超限|过长|太长|超了|過長|超過)",
+            r"(?:上下文|输入|提示|令牌)[^。]{0,20}(?:限制|上限|最大)|最大上下文",
+            r"コンテキスト(?:長|ウィンドウ)|最大トークン|トークン[^。]{0,24}超|長すぎ",
             r"컨텍스트[^.]{0,30}초과|토큰[^.]{0,30}초과|너무 [긴깁]",
             r"(?:kontextl[äa]nge|kontextfenster|eingabe)[^.]{0,60}(?:[üu]berschr|zu lang)|zu viele tokens",
             r"(?:contexte|entr[ée]e|invite)[^.]{0,60}(?:d[ée]pass|trop long)|d[ée]passe[^.]{0,40}contexte",
@@ -88,9 +100,10 @@ _CHARS = re.compile(r"character|maxlength|字符|字数|\bchars?\b")
 def is_overflow(text: str, codes: str) -> bool:
     """Whether this text (lower case) or these codes say that the prompt does not fit. Look-alikes (per-minute limits,
     output caps, single fields, media) must have been ruled out before."""
-    if _CODES.search(codes) or _CODES.search(text) or _PHRASES.search(text):
+    text = _plain(text)
+    if _CODES.search(re.sub(r"[ -]", "_", codes)) or _CODES.search(text) or _PHRASES.search(text):
         return True
-    sizes = {int(n) for n in re.findall(_N, _plain(text)) if int(n) >= 256}
+    sizes = {int(n) for n in re.findall(_N, text) if int(n) >= 256}
     return len(sizes) >= 2 and "token" in text and bool(_LIMITED.search(text))
 
 
@@ -144,8 +157,11 @@ _LIMITS = tuple(
     re.compile(pattern)
     for pattern in (
         r"(?:maximum|max) context length(?: of [^\s]+)?(?: is|:| of)*\s*" + _N,
-        r"context (?:length|window|size|limit)(?: limit)?" + _OF + _N,
-        r"max_(?:seq_len|model_len|total_tokens|context_len\w*|position_embeddings)\s*[=(:]*\s*(?:of|is)?\s*"
+        r"context[ _](?:length|window|size|limit)(?: limit)?" + _OF + _N,
+        r"(?:context|max(?:imum)? context)" + _OF + _N,
+        r"\d out of (?:the )?" + _N,
+        r"(?:超过|超出|超過)了? ?" + _N,
+        r"max_(?:seq_len|model_len|total_tokens|num_tokens|context_len\w*|position_embeddings)\s*[=(:]*\s*(?:of|is)?\s*"
         r"(?:max_total_tokens=)?" + _N + r"(?!\)? must)",
         r"n_ctx\W{0,4}" + _N,
         r"(?:exceed(?:s|ed|ing)?|than|within|supports?|over) (?:the |its |a )?(?:model.s )?" + _N + r" tokens? context",
@@ -196,9 +212,11 @@ _HAVES = tuple(
 _SENT = re.compile(
     r"\)?(?: ?(?:tokens?|jetons?|トークン|个|개))*\)?(?: (?:is|are|was|were))* ?(?:greater|larger|longer|more than|exceeds\b|"
     r"beyond|too (?:long|large|big|many)|>|\+|plus\b|超过|超出|大于|を超|requested|demand|angefordert|solicitad|richiest|"
-    r"запрош|\((?:max|limit|massim|最大|최대))"
+    r"запрош|out of\b|\((?:max|limit|massim|最大|최대))"
 )
 """What follows a number that was sent, and is no limit, whatever stands before it."""
+_REFUSED = re.compile(r"(?:not|n't) (?:support|accept|allow) (?:a |the )?$")
+"""What stands before one, and so says that it is too many."""
 _COMPARED = re.compile(_N + r"(?: tokens?)? ?(?:>=?|&gt;) ?(?:n_ctx:? ?)?(\d+)(?! ?-)")
 _EXCESS = (re.compile(r"(?:exceeded|exceeds|over|too long) by " + _N),)
 _LOWER_BOUND = re.compile(r"at least \d+ (?:input )?tokens|contains \d+ characters|at least \d+ input")
@@ -219,8 +237,12 @@ _COMPLETION_PARTS = re.compile(
 _COMPOSED = re.compile(
     r"(?:prompt|input)(?: tokens?| length)*[ (]{1,2}"
     + _N
-    + r"(?: tokens?)?\)? (?:\+|plus|and) (?:the )?`?max[_ ](?:\w+[_ ])?"
+    + r"(?: tokens?)?\)? ?(?:\+|plus|and|[,，、]) ?(?:the )?`?max[_ ](?:\w+[_ ])?"
     r"tokens`?[ (=]{1,2}" + _N
+)
+_COMPOSED_BACK = re.compile(
+    r"max[_ ](?:\w+[_ ])?tokens`?[ (=:]{1,2}" + _N + r"\)? (?:\+|plus|and) (?:the )?(?:prompt|input)"
+    r"(?: tokens?| length)?(?: of)?[ (=:]{1,2}" + _N
 )
 _SUM = re.compile(r"\b(\d+) \+ (?:completion |output |max_tokens )?(\d+)(?: > (\d+))?")
 _TOO_LARGE = re.compile(r"(?:max_tokens|max_completion_tokens|max_new_tokens)\W{1,3}(?:is )?too large: (\d+)")
@@ -231,6 +253,7 @@ def _plain(text: str) -> str:
     text = re.sub(r"(?<=\d)[,_'\u00a0\u202f\u2009](?=\d{3}(?:[,_'\u00a0\u202f\u2009]\d{3})*(?!\d))", "", text)
     text = re.sub(r"(?<![\d.])(\d{1,3})((?:\.\d{3})+)(?= ?tokens?)", lambda m: m[1] + m[2].replace(".", ""), text)
     text = re.sub(r"(?<=\d)-(?=tokens?\b)", " ", text)
+    text = re.sub(r"(?<=\d{3})\.0(?!\d)", "", text)
     return re.sub(
         r"(?<![\w.])(\d+(?:\.\d+)?) ?k(?= ?tokens?| context|\))", lambda m: str(int(float(m[1]) * 1000)), text
     )
@@ -244,6 +267,9 @@ def _parts(text: str) -> tuple[int | None, int | None, int | None]:
     composed = _COMPOSED.search(text)
     if composed:
         return int(composed[1]), int(composed[2]), None
+    composed = _COMPOSED_BACK.search(text)
+    if composed:
+        return int(composed[2]), int(composed[1]), None
     prompts = [int(m[1]) for m in _PROMPT_PARTS.finditer(text)]
     completion = [int(m[1]) for m in _COMPLETION_PARTS.finditer(text)]
     too_large = _TOO_LARGE.search(text)
@@ -255,7 +281,7 @@ def _parts(text: str) -> tuple[int | None, int | None, int | None]:
 def _search(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
     for pattern in patterns:
         for found in pattern.finditer(text):
-            if patterns is _LIMITS and _SENT.match(text, found.end(1)):
+            if patterns is _LIMITS and (_SENT.match(text, found.end(1)) or _REFUSED.search(text, 0, found.start())):
                 continue
             if patterns is _EXCESS or not text[: found.start(1)].endswith((" by ", "at least ")):
                 return int(found[1])

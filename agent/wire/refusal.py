@@ -57,8 +57,9 @@ def read_body(body: Any) -> Reading:
     if isinstance(value, str):
         value, text = (loads(value.encode()) if value.lstrip()[:1] in ("{", "[") else None), value
     if value is None:
-        if text.lstrip()[:1] == "<":
+        if text.lstrip()[:1] == "<" and not _is_markup_of_data(text):
             return _read_page(text)
+        text = re.sub(r"<[^>]*>", "\n", text).strip() if text.lstrip()[:1] == "<" else text
         value = {"message": text} if text else {}
         prose = isinstance(body, (bytes, bytearray))
     pairs = list(_walk(value, "", 0))
@@ -99,6 +100,11 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
         yield key, value
     elif value is not None:
         yield key, value
+
+
+def _is_markup_of_data(text: str) -> bool:
+    """Whether it is XML that carries a message, and no page for people."""
+    return not re.search(r"<(?:!doctype html|html|head|body|title|h1|center)\b", text, re.IGNORECASE)
 
 
 def _read_page(text: str) -> Reading:
