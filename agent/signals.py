@@ -39,6 +39,21 @@ def as_error(stop: KeyboardInterrupt, way_on: str) -> Interrupted:
     return Interrupted(told, int(getattr(stop, "exit_code", Exit.INTERRUPTED)))
 
 
+def end_at_once() -> None:
+    """While modules load Ctrl-C ends the process, as nothing is open yet: a KeyboardInterrupt in the middle of its loading
+    makes orjson crash."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def raise_again() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt."""
+    import orjson  # noqa: F401  the last moment
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def stopping() -> Iterator[None]:
     """Within: the first signal raises `Stopped` in the main thread, the second ends the process."""

@@ -7,11 +7,31 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from conftest import Runner, environment
 
 from agent.signals import Stopped, held, stopping
+
+
+@pytest.mark.parametrize("argv", [["hello"], ["sessions", "list"]])
+def test_ctrl_c_while_modules_load_just_ends_it(argv: list[str], home: Path, tmp_path: Path) -> None:
+    """orjson dies of an exception that comes while it loads: sent at the first import it makes itself."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    loading = False\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        if cls.loading: os.kill(os.getpid(), signal.SIGINT)\n"
+        "        cls.loading = name == 'orjson.orjson'\n"
+        "sys.meta_path.insert(0, Finder)\n"
+    )
+    env = environment(PYTHONPATH=str(tmp_path), OPENAI_BASE_URL="http://127.0.0.1:9/v1", MODEL="m")
+    done = subprocess.run([sys.executable, "-m", "agent", *argv], env=env, cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    assert not list(home.rglob("*.jsonl"))
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -14,6 +14,7 @@ from typing import NoReturn
 from agent.cli.options import version_line
 from agent.errors import AgentError, Exit
 
+VERSION = (["-V"], ["--version"])
 INSTALL_AGAIN = (
     "Install agent again, with the packages it needs, in the environment this command runs in (README, Try it)"
 )
@@ -23,6 +24,10 @@ def entry() -> NoReturn:
     """The `agent` command. Leaves at once when all is on disk: unwinding the interpreter would cost some 20 ms."""
     gc.set_threshold(50_000)  # starting up makes no garbage: looking for it while modules load takes 8 ms of 120
     open_standard_streams()
+    if sys.argv[1:] not in VERSION:
+        from agent.signals import end_at_once
+
+        end_at_once()
     try:
         code = main(sys.argv[1:])
         sys.stdout.flush()
@@ -53,7 +58,7 @@ def open_standard_streams() -> None:
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code. Never raises an AgentError; Ctrl-C is 130."""
-    if argv in (["-V"], ["--version"]):
+    if argv in VERSION:
         sys.stdout.write(f"{version_line()}\n")
         return Exit.DONE
     from agent.cli.grammar import invoke

@@ -15,6 +15,7 @@ import sys
 from agent.cli import argv as line
 from agent.cli.options import COMMANDS, RESERVED, VERBS, front_page, version_line
 from agent.errors import UsageError
+from agent.signals import raise_again
 
 
 def invoke(argv: list[str]) -> int:
@@ -29,6 +30,7 @@ def invoke(argv: list[str]) -> int:
     if argv and argv[0] in RESERVED and argv[0] != "run":
         from agent.cli.dispatch import command
 
+        raise_again()
         return command(argv)
     try:
         words, values = line.read(argv[1:] if argv[:1] == ["run"] else argv)
@@ -45,6 +47,7 @@ def invoke(argv: list[str]) -> int:
     from agent.cli.asked import Ask
     from agent.cli.run import run
 
+    raise_again()
     return run(Ask.of(words, values), os.environ)
 
 
