@@ -18,6 +18,8 @@ from agent.tokens import Limits, Size, context_size
 if TYPE_CHECKING:
     from agent.compaction import Compactor
 
+LONG = 2_048
+"""Tokens: what is shorter is not refused for its length."""
 NEAR = 0.75
 """An estimate is trusted up to this share of the trigger; above it the compactor counts."""
 
@@ -77,6 +79,17 @@ class Gate:
     def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
         """The server refused the context as too long. Raises: `LimitError`."""
         self.compactor.after_overflow(error, attempt)
+
+    def after_refusal(self) -> bool:
+        """The server refused the context for no known reason, perhaps its length. True when the view changed."""
+        return self.compactor.after_refusal()
+
+    def longest_yet(self) -> bool:
+        """Whether the context is long, and longer than all that this server took: it may be refused for that."""
+        from agent.compaction.guards import taken
+
+        size, took = self.size().tokens, taken(self._session.meta, self._session.entries)
+        return size >= max(LONG, took or 2 * LONG)
 
     def now(self, **wishes: Any) -> dict[str, Any]:
         """Compact because the user asks."""

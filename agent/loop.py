@@ -22,7 +22,7 @@ from agent.session import Session
 from agent.tools import Toolbox, ToolResult
 from agent.wire import FILTERED
 
-OVERFLOW_ATTEMPTS = 2
+OVERFLOW_ATTEMPTS = 4
 """How often one request is compacted and sent again before the run gives up (exit 6)."""
 
 CUT_ANSWERS = 3
@@ -148,8 +148,10 @@ class Turn:
     # ---- one step ----
 
     def _ask(self) -> Reply:
-        """Send the context; on an overflow make it smaller and send the same request again."""
+        """Send the context; on an overflow make it smaller and send the same request again. A refusal without a known
+        reason may be one: a much shorter context is tried once, and taken back where that is refused, too."""
         attempt = 0
+        doubted: APIError | None = None
         while True:
             request = Request(
                 self.session.view(),
@@ -170,6 +172,32 @@ class Turn:
                 self.after_compaction()
                 if self.compactor.size().tokens > self.compactor.limits.window:
                     self._make_room()
+            except APIError as error:
+                if doubted is not None:
+                    self._take_back()
+                    raise doubted from error
+                if error.kind != "bad_request" or error.parameter or not self._shortened():
+                    raise
+                doubted = error
+
+    def _shortened(self) -> bool:
+        """Whether a context that may have been refused for its length was made much shorter."""
+        if not self.compactor.longest_yet():
+            return False
+        text = "the server refuses the request and says nothing that is known of why; it is the longest yet: a shorter is tried"
+        self.emit(Notice("warning", "refused_long", text))
+        if not self.compactor.after_refusal():
+            return False
+        self.after_compaction()
+        return True
+
+    def _take_back(self) -> None:
+        """The shorter context was refused, too: the history shall be as it was."""
+        from agent.log.archive import undo
+
+        undo(self.session)
+        self.after_compaction()
+        self.emit(Notice("warning", "taken_back", "the shorter one is refused as well: the compaction is taken back"))
 
     def _make_room(self) -> None:
         """Before a request; once more where a compaction brought a tool with it that does not fit."""

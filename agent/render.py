@@ -194,7 +194,7 @@ class Output:
             return False
 
 
-NEVER_QUIET = ("silent_stdin", "cut", "filtered", "empty_answer", "silent_truncation", "context_full")
+NEVER_QUIET = ("silent_stdin", "cut", "filtered", "empty_answer", "silent_truncation", "context_full", "prompt_cut")
 """Notices of what was left out of the question or of the answer: that is never a detail."""
 
 
@@ -333,8 +333,6 @@ class Text:
         self.awaits("waiting for a summary")
 
     def _compacted(self, event: Compacted) -> None:
-        if self.quiet and event.record.get("strategy") == "shortened":
-            self._raw("agent: what was too long was cut to its head and tail", _YELLOW)
         archive = archive_path(self.path, event.archive) if self.path else "not kept (--no-session)"
         self.line(compacted_line(event._replace(archive=archive)), _YELLOW)
         self._await_model()

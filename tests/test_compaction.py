@@ -229,6 +229,52 @@ def test_a_single_giant_message_is_cut_in_the_middle(place: str) -> None:
     assert "row 0 of the table" in json.dumps(view) and "row 2999 of" in json.dumps(view)
 
 
+def table(tokens_of: int) -> str:
+    """Rows of a table, about so many tokens of them."""
+    rows = ""
+    for i in range(tokens_of):
+        rows += f"row {i} of the table holds {i * 31}\n"
+        if i % 8 == 7 and tokens.estimate(rows) >= tokens_of:
+            break
+    return rows
+
+
+def test_a_prompt_that_fits_is_sent_whole() -> None:
+    """Over the trigger, and room for an answer beside it: nothing of it is cut, alone, after a long history, or when
+    steps follow."""
+    made = talk(window=8000)
+    prompt = table(7000)
+    made.say("user", prompt)
+    assert not made.compactor.make_room()
+    assert made.texts() == ["You help.", prompt]
+
+    later = talk(window=8000)
+    chatter(later, 30)
+    prompt = table(5800)
+    later.say("user", prompt)
+    assert later.compactor.make_room()
+    assert later.texts()[-1] == prompt
+    for step in range(6):
+        later.act(f"{step}.txt", f"value {step} " * 150)
+        later.compactor.make_room()
+        assert prompt in later.texts()
+        assert tokens.estimate_messages(later.session.view(), []) < 8000
+
+
+def test_a_prompt_with_no_room_for_an_answer_is_cut_to_the_trigger() -> None:
+    made = talk(window=8000)
+    prompt = table(7700)
+    made.say("user", prompt)
+    assert made.compactor.make_room()
+    assert 0.85 * made.limits.trigger < tokens.estimate_messages(made.session.view()) < made.limits.trigger
+    (notice,) = [e for e in made.events if isinstance(e, Notice)]
+    assert (notice.code, notice.text) == (
+        "prompt_cut",
+        f"a window of 8000 tokens has no room for the whole prompt: of its {len(prompt):,} characters only head and tail "
+        "are shown to the model",
+    )
+
+
 # ---- the call ----
 
 

@@ -99,9 +99,10 @@ def test_quiet_is_the_answer_alone() -> None:
 def test_quiet_still_says_what_makes_the_answer_less_than_was_asked_for() -> None:
     """The question or the answer was cut: a script would take it for whole."""
     events = [Notice("warning", "cut", "the answer was cut off by the token limit"), Notice("info", "adapted", "x")]
-    cut = Compacted({"strategy": "shortened"}, 2, 2, "0001", None)
+    cut = Notice("warning", "prompt_cut", "a window of 700 tokens has no room for the whole prompt")
     assert show([*events, cut], quiet=True)[1] == (
-        "agent: the answer was cut off by the token limit\nagent: what was too long was cut to its head and tail\n"
+        "agent: the answer was cut off by the token limit\n"
+        "agent: a window of 700 tokens has no room for the whole prompt\n"
     )
 
 

@@ -19,30 +19,38 @@ The steps are `agent.compaction.plan`, what could stand instead `agent.compactio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from agent.compaction import guards, plan, summary
+from agent.compaction.asking import Asking, Price
 from agent.compaction.draft import FALLBACK, PRUNED, SUMMARY, Draft, drafted, fitting, pruned, sent, shortened
 from agent.compaction.past import Past
-from agent.compaction.room import Job, Material, Room, holds_a_summary, leaves_room, material, share_out, weighing
+from agent.compaction.room import (
+    Job,
+    Material,
+    Room,
+    holds_a_summary,
+    leaves_room,
+    material,
+    roomy,
+    share_out,
+    weighing,
+)
 from agent.errors import ContextOverflow, LimitError, StorageError
 from agent.events import Compacted, Compacting, Emit, NotCompacted, Notice
 from agent.messages import Model, Schema, Usage, text_of
-from agent.session import Session, replay
+from agent.session import Session
 from agent.tokens import Entry, Limits, Size, calibration, context_size, count, estimate_messages
 
 NOTHING = "what could be left out is smaller than what would replace it"
 LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
-NO_TEXT = {"tool_call", "empty", "incomplete"}
-"""What a model is asked once more for, as text with no tools in sight."""
+HARDER = (1, 2, 8, 32)
+"""What a compaction aims for is divided by this when a server refuses the context again and again."""
 NEAR = 0.25
 """An estimate within this share of the trigger is counted exactly before it decides."""
-
-Price = Callable[[Usage], float | None]
 
 
 # ---- effects ----
@@ -52,8 +60,7 @@ class Compactor:
     """Keeps one session's context within the limits of one model.
 
     `limits` is replaced when a window is learnt; `tools` may be, when what is offered changes. `role` is that of the
-    summary message: "user", "assistant" or "system" (which a server gets with the system prompt, in front). `used` and
-    `cost` (dollars) are what all summary calls have taken so far.
+    summary message: "user", "assistant" or "system" (which a server gets with the system prompt, in front).
     """
 
     def __init__(
@@ -77,18 +84,24 @@ class Compactor:
         self.tools = tuple(tools) if model.takes_tools else ()
         self.recall = model.takes_tools if recall is None else recall
         self._emit = emit
-        self._summary_model = summary_model
-        self._instructions, self._role = instructions, role
-        self._price, self._summary_price = price, summary_price
-        self.used: Usage | None = None
-        self.cost: float | None = None
+        self._role = role
+        self._asking = Asking(model, summary_model, instructions, price, summary_price)
         self._ratio: float | None = None
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
         self._told = ""
         self._past = Past(session, self.recall, role)
-        self._spent: list[summary.Answer] = []
         self._unsaved: StorageError | None = None
+
+    @property
+    def used(self) -> Usage | None:
+        """What all summary calls have taken so far."""
+        return self._asking.used
+
+    @property
+    def cost(self) -> float | None:
+        """Dollars, of the same."""
+        return self._asking.cost
 
     # -- the four occasions
 
@@ -126,14 +139,15 @@ class Compactor:
         fits = limits.window if must else 0
         if guards.resting(session.entries, size) and not must and (leaves_room(limits, size) or not now_or_never):
             return False
-        job = Job("threshold", limits.target, trigger, ask=not vain, must=must, crop=now_or_never, fits=fits)
+        sizes = (limits.target, 15 * limits.target // 8, roomy(limits.window))
+        job = Job("threshold", *sizes, ask=not vain, must=must, crop=now_or_never, fits=fits)
         outcome = self._run(job, now, before=size)
         if must and self._unsaved:
             raise self._unsaved
         return bool(outcome["outcome"] == "compacted")
 
     def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
-        """The server refused the context as too long: learn its window and cover the deficit; harder at attempt 2.
+        """The server refused the context as too long: learn its window and cover the deficit; harder at each attempt.
 
         Raises: LimitError when nothing smaller is to be had; StorageError when it could not be saved.
         """
@@ -147,9 +161,11 @@ class Compactor:
             self._learnt_from = context.body
             size = have
         bound = min(size, error.limit or size)
-        goal = min(self.limits.target, bound // 2) // (1 if attempt < 2 else 2)
-        fits = min(error.limit or size - size // 8 * attempt, size)
-        job = Job("overflow", goal, bound * 3 // 4 // attempt, ask=attempt < 2, must=True, fits=fits)
+        harder = HARDER[min(attempt, len(HARDER)) - 1]
+        goal = min(self.limits.target, bound // 2) // harder
+        most = bound * 3 // 4 // harder
+        fits = min(error.limit or (size - size // 8 * attempt if attempt < 3 else most), size)
+        job = Job("overflow", goal, most, most, ask=attempt < 2, must=True, fits=fits)
         if self._run(job, guards.State(), before=size)["outcome"] != "compacted":
             if self._unsaved:
                 raise self._unsaved
@@ -157,6 +173,13 @@ class Compactor:
                 f"The context cannot be made to fit the model's window: {error.text}",
                 "Use a model with a larger window (-m), or a shorter prompt",
             )
+
+    def after_refusal(self) -> bool:
+        """The server refused the context, which may be too long: make it much smaller, without a model. True when the view
+        changed."""
+        size = self._size().tokens
+        job = Job("overflow", size // 4, size // 3, size // 3, ask=False, must=True, fits=size // 3)
+        return bool(self._run(job, guards.State(), before=size)["outcome"] == "compacted")
 
     def now(
         self, *, instructions: str = "", keep: int | None = None, strategy: str | None = None, dry_run: bool = False
@@ -169,7 +192,7 @@ class Compactor:
         context = self._material()
         whole = context.tokens(context.body)
         goal = min(self.limits.target, whole // 2 + int(context.fixed * context.ratio) // 2)
-        job = Job("manual", goal, self.limits.window, keep, strategy, instructions)
+        job = Job("manual", goal, 15 * self.limits.target // 8, self.limits.window, keep, strategy, instructions)
         return self._run(job, guards.State(), context, dry_run=dry_run)
 
     # -- sizes
@@ -213,7 +236,7 @@ class Compactor:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         started = time.monotonic()
-        self._past, self._spent, self._unsaved = Past(self._session, self.recall, self._role), [], None
+        self._past, self._asking.spent, self._unsaved = Past(self._session, self.recall, self._role), [], None
         before = self._size().tokens if before is None else before
         context = context or self._material()
         room = share_out(self.limits, job, context)
@@ -228,7 +251,7 @@ class Compactor:
         vain = draft is None or sent(context, draft) >= self._past.present
         if not dry_run:
             guard = guards.remembered(now, before, context.ratio, self._model.name)
-            for each in [*self._spent, answer] if vain else self._spent:
+            for each in [*self._asking.spent, answer] if vain else self._asking.spent:
                 self._attempted(job.reason, each, before, guard, started)
         if self._past.unread:
             text = f"{self._past.unread}. What is kept word for word is only what can be read"
@@ -236,9 +259,10 @@ class Compactor:
         if draft is None or vain:
             once = job.reason == "threshold"
             return self._not(answer.outcome or "nothing", answer.error or NOTHING, answer, once=once)
-        if lost := self._past.pins_left_out([*context.system, *draft.lead, *draft.body]):
-            text = f"a window of {self.limits.window} tokens has no room for {lost}"
-            self._emit(Notice("warning", "pins_left_out", text))
+        lost = {"pins_left_out": self._past.pins_left_out([*context.system, *draft.lead, *draft.body])}
+        for code, what in (lost | {"prompt_cut": draft.cuts_prompt(context.body)}).items():
+            if what:
+                self._emit(Notice("warning", code, f"a window of {self.limits.window} tokens has no room for {what}"))
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""
@@ -256,7 +280,7 @@ class Compactor:
             self._emit(Compacting(job.reason, len(cut.folded), before, self.limits.window))
         answer = summary.Answer()
         if job.strategy != FALLBACK and job.ask and holds_a_summary(context, room, self.limits.window):
-            answer = self._ask(context, cut, room, job)
+            answer = self._asking.ask(context, cut, room, job, self._past, self.tools, self.limits.window)
             if answer.text:
                 draft = drafted(SUMMARY, context, cut, room, job, self._past, answer.text)
                 if draft.tokens < context.tokens(context.body):
@@ -286,47 +310,6 @@ class Compactor:
             f"of a window of {self.limits.window}",
             LARGER,
         )
-
-    # -- the call
-
-    def _ask(self, context: Material, cut: plan.Fold, room: Room, job: Job) -> summary.Answer:
-        """A checked summary of the head: of the summary model where there is one, else, or if it fails, of the main."""
-        answer = summary.Answer()
-        if self._summary_model is not None:
-            answer = self._ask_one(self._summary_model, None, context, cut, room, job)
-        if not answer.text:
-            self._spent += [answer] if answer.model else []
-            head = replay([*context.system, *(plan.by_n(context.body, cut.head))])
-            answer = self._ask_one(self._model, head, context, cut, room, job)
-        return answer
-
-    def _ask_one(
-        self, model: Model, head: Sequence[Any] | None, context: Material, cut: plan.Fold, room: Room, job: Job
-    ) -> summary.Answer:
-        """One model's answer; asked once more, with less, where it wrote nothing or the request was too long for it."""
-        window = getattr(model, "window", None) or self.limits.window
-        if job.reason == "overflow" and model is self._model:
-            window = min(window, job.fits)  # what is longer was refused just now
-        source, ready = partial(self._past.source, cut), partial(self._past.ready, cut, room.record)
-        told = [(e.get("n", 0), e["message"]) for e in plan.by_n(context.body, cut.folded) if not e.get("summary")]
-        about: dict[str, Any] = {"cap": min(room.written, max(64, cut.size // 2)), "ratio": context.ratio}
-        about |= {"earlier": cut.covers[2], "structured": model.structured}
-        about["wishes"] = "\n".join(filter(None, (self._instructions, job.wishes)))
-        requests = summary.requests_for(head, told, self.tools, window=window, **about)
-        answer, again = summary.ask(model, requests, source, ready), []
-        if head is not None and len(requests[0].messages) == len(head) + 1 and NO_TEXT & set(answer.verdict.reasons):
-            again = summary.requests_for(None, told, (), window=window, **about)
-        elif "overflow" in answer.verdict.reasons:
-            again = summary.requests_for(None, told, (), window=max(400, window // 2), **about)[-1:]
-        if again:
-            second = summary.ask(model, again, source, ready)
-            answer = replace(second, usage=second.usage.plus(answer.usage) if second.usage else answer.usage)
-        if answer.usage:
-            price = self._price if model is self._model else self._summary_price
-            answer.cost = price(answer.usage) if price else None
-            self.used = answer.usage.plus(self.used)
-            self.cost = self.cost if answer.cost is None else (self.cost or 0.0) + answer.cost
-        return answer
 
     # -- on disk
 

@@ -15,13 +15,15 @@ from agent.compaction import plan, summary
 from agent.compaction.past import Past
 from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
 from agent.log.entries import replay
-from agent.messages import Schema
+from agent.messages import Schema, text_of
 from agent.tokens import Entry, Limits, Measure, estimate, estimate_messages, message_tokens
 
 PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
 STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
 """What `strategy` may force; `shortened` is where every strategy ends when a message is itself too long."""
 
+LEAST_RECORD = 4
+"""What is kept word for word is not cut before the record is down to this part of its share."""
 ANSWER = 128
 """Tokens: a quarter of it is left for an answer, at most, where the window is nearly full."""
 
@@ -40,6 +42,12 @@ class Draft:
     def lead(self) -> list[Entry]:
         """The summary message, as a list."""
         return [self.summary] if self.summary else []
+
+    def cuts_prompt(self, before: Sequence[Entry]) -> str:
+        """What of the last prompt is left out, in words; "" where it is as it was `before`."""
+        was, now = (text_of(plan.last_prompt(body).get("message", {})) for body in (before, self.body))
+        left = f"the whole prompt: of its {len(was):,} characters only head and tail are shown to the model"
+        return left if len(now) < len(was) else ""
 
 
 def sent(context: Material, draft: Draft, tools: Sequence[Schema] = (), measure: Measure = estimate) -> int:
@@ -68,9 +76,9 @@ def pruned(context: Material, job: Job, limits: Limits) -> Draft | None:
 
 def shortened(context: Material, light: Sequence[Entry], job: Job) -> Draft | None:
     """Head and tail of what is too long; None when it is not."""
-    if context.tokens(light) <= job.ceiling and not job.must:
+    if context.tokens(light) <= job.most and not job.must:
         return None
-    body = plan.shorten(light, max(0, int(job.goal / context.ratio) - context.fixed))
+    body = plan.shorten(light, max(0, int(job.ceiling / context.ratio) - context.fixed))
     changed = tuple(old for old, new in zip(context.body, body, strict=True) if old is not new)
     return Draft(SHORTENED, tuple(body), changed, context.tokens(body))
 
@@ -86,15 +94,18 @@ def drafted(
     *,
     strictly: bool = False,
 ) -> Draft:
-    """The summary message for a cut, and the context with it; what is kept is shortened where it must be. `strictly`:
-    the record keeps to its room, pins or no."""
-    kept, size = cut.kept, plan.size(cut.kept)
-    taken = context.fixed + room.record + FRAME_TOKENS + estimate(written)
-    if size > int(job.ceiling / context.ratio) - taken:
-        kept = tuple(plan.shorten(kept, max(0, int(job.goal / context.ratio) - taken)))
+    """The summary message for a cut, and the context with it; where it is too much the record becomes smaller, and only
+    then is shortened what is kept. `strictly`: the record keeps to its room, pins or no."""
+    kept, size, record = cut.kept, plan.size(cut.kept), room.record
+    taken = context.fixed + FRAME_TOKENS + estimate(written)
+    free = int(job.most / context.ratio) - taken - size
+    if free < record:
+        record = max(free, record // LEAST_RECORD)
+    if free < record:
+        kept = tuple(plan.shorten(kept, max(0, int(job.ceiling / context.ratio) - taken - record)))
         size = plan.size(kept)
     earlier = plan.head_and_tail(cut.covers[2], room.written * 2)
-    facts = past.record_beside(kept).within(room.record, written, strictly=strictly)
+    facts = past.record_beside(kept).within(record, written, strictly=strictly)
     lead = framing(cut, written, summary.framed(past.frame(cut), written, facts, earlier), past.role)
     tokens = round((context.fixed + size) * context.ratio) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)

@@ -88,6 +88,12 @@ def _last_prompt(entries: Sequence[Entry], end: int) -> int:
     return next((at for at in range(end - 1, -1, -1) if _prompts(entries[at])), -1)
 
 
+def last_prompt(entries: Sequence[Entry]) -> Entry:
+    """The last message that a user typed, or an empty entry."""
+    at = _last_prompt(entries, len(entries))
+    return entries[at] if at >= 0 else {}
+
+
 # ---- rung 2: fold the head ----
 
 

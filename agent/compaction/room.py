@@ -29,11 +29,13 @@ Weigh = Callable[[Iterable[Message]], int]
 
 
 class Job(NamedTuple):
-    """What is wanted of one compaction. `goal` and `ceiling` are tokens: aim for one, do not stay above the other."""
+    """What is wanted of one compaction, in tokens: aim for `goal`. What is kept is cut only where there is more than `most`,
+    and then to `ceiling`."""
 
     reason: str
     goal: int
     ceiling: int
+    most: int
     keep: int | None = None
     strategy: str | None = None
     wishes: str = ""
@@ -109,9 +111,14 @@ def holds_a_summary(context: Material, room: Room, window: int) -> bool:
     return context.fixed + kept + room.written <= window
 
 
+def roomy(window: int) -> int:
+    """The largest context, in tokens, beside which there is room for an answer."""
+    return window - max(256, window // 16)
+
+
 def leaves_room(limits: Limits, size: int) -> bool:
     """Whether there is room for an answer beside a context of this size."""
-    return size <= limits.window - max(256, limits.window // 16)
+    return size <= roomy(limits.window)
 
 
 def weighing(context: Material, learnt_from: Sequence[Entry], tools: Sequence[Schema], window: int) -> Weigh:

@@ -25,7 +25,7 @@ from agent.compaction.form import HEADINGS
 from agent.compaction.inert import ROLE_TAGS, defused
 from agent.compaction.plan import head_and_tail
 from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, TemporaryError
-from agent.messages import Message, Model, Reply, Request, Schema, Usage, nothing, text_of, tool_calls
+from agent.messages import Delta, Message, Model, Reply, Request, Schema, Usage, nothing, text_of, tool_calls
 from agent.tokens import estimate, estimate_messages
 
 REASONS = {
@@ -45,6 +45,9 @@ REASONS = {
 }
 """Why a summary is not taken: the closed list of `checks.reasons` in a compaction record."""
 
+CHARACTERS, THOUGHT = 24, 200_000
+"""Characters for each token of a summary's cap, several times what any holds, and of reasoning, which not every server
+counts: what is longer is not waited for."""
 LEAST_CHARS = 40
 LEAST_COVERAGE = 0.2
 COVERAGE_FROM = 3
@@ -204,9 +207,10 @@ def judge(reply: Reply, source: Source) -> Verdict:
     reasons = []
     if tool_calls(reply.message) or reply.cut_calls or "<tool_call>" in text:
         reasons.append("tool_call")
-    if not reply.complete or reply.error is not None:
+    endless = isinstance(reply.error, Endless)
+    if (not reply.complete or reply.error is not None) and not endless:
         reasons.append("incomplete")
-    if reply.truncated or reply.finish_reason == "length":
+    if endless or reply.truncated or reply.finish_reason == "length":
         reasons.append("cut")
     if not text:
         return Verdict((*reasons, "empty"))
@@ -298,6 +302,8 @@ class Answer:
     usage: Usage | None = None
     cost: float | None = None
     error: str = ""
+    unexplained: bool = False
+    """The request was refused for no reason that is known: it may have been too long."""
 
     @property
     def unanswered(self) -> bool:
@@ -339,8 +345,11 @@ def ask(
             return replace(answer, text="", verdict=Verdict(("overflow",)), error=str(error))
         except Interrupted:
             raise
+        except Endless:
+            return replace(answer, text="", verdict=Verdict(("cut",)), error=REASONS["cut"])
         except AgentError as error:
-            return replace(answer, text="", verdict=Verdict(("call_failed",)), error=str(error))
+            why = isinstance(error, APIError) and error.kind == "bad_request"
+            return replace(answer, text="", verdict=Verdict(("call_failed",)), error=str(error), unexplained=why)
         if isinstance(reply.error, KeyboardInterrupt | Interrupted):
             raise reply.error
         if request.response_format is not None:
@@ -359,13 +368,30 @@ def _completed(model: Model, request: Request) -> Reply:
     """A reply; where a server refuses what may be the schema, it is asked once more without. (What says so in words it
     knows, the client has learnt by then.) Raises: as `Model.complete`."""
     try:
-        return model.complete(request, lambda delta: None)
+        return model.complete(request, bounded(request))
     except (ContextOverflow, TemporaryError):
         raise
     except APIError:
         if request.response_format is None:
             raise
-        return model.complete(request._replace(response_format=None), lambda delta: None)
+        return model.complete(request._replace(response_format=None), bounded(request))
+
+
+class Endless(Exception):
+    """A summary goes on far beyond what was asked for."""
+
+
+def bounded(request: Request) -> Callable[[Delta], None]:
+    """Counts what comes, which a server may not hold to `max_tokens`. It raises `Endless`."""
+    left = dict.fromkeys(("text", "reasoning"), CHARACTERS * (request.max_tokens or 4096))
+    left["reasoning"] += THOUGHT
+
+    def count(delta: Delta) -> None:
+        left[delta.kind] -= len(delta.text)
+        if left[delta.kind] < 0:
+            raise Endless
+
+    return count
 
 
 def _updating(request: Request, earlier: str) -> Request:

@@ -1,0 +1,126 @@
+"""A context that is too long for a server, however it says so, ends no run and no session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Runner
+from server import ScriptedServer, status, text
+from test_run import at, only_log
+
+from agent.session import Session
+
+
+def holding(characters: int, words: str, answer: str = "word " * 60) -> Any:
+    """A server that takes so much and refuses what is longer with these words."""
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        size = len(json.dumps(request["messages"]))
+        return text(answer) if size <= characters else status(400, {"error": {"message": words}})
+
+    return script
+
+
+def told(server: ScriptedServer) -> list[int]:
+    """The characters of each request's messages."""
+    return [len(json.dumps(request["messages"])) for request in server.requests]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Request too long for this model",
+        "Prompt exceeds budget",
+        "tokens_in=15846 ctx=8192 rejected",
+        "Bağlam uzunluğu aşıldı",
+        "This conversation cannot be continued. Please start a new one.",
+        "bad request",
+    ],
+)
+def test_in_words_that_nobody_knows(words: str, agent: Runner, home: Path) -> None:
+    """What is longer than all that the server took is made much shorter once; that goes through, and can be shown."""
+    with ScriptedServer(holding(14_000, words)) as server:
+        env = at(server)
+        agent("one " + "lorem ipsum " * 1000, **env)
+        done = agent("--last", "two " + "dolor sit amet " * 100, **env)
+        later = agent("--last", "three", **env)
+        checked = agent("sessions", "replay", only_log(home).stem, "--check")
+    assert (done.code, done.out, later.code, checked.code) == (0, "word " * 60 + "\n", 0, 0)
+    assert server.requests[-1]["messages"][-1]["content"] == "three"
+    assert server.violations == []
+
+
+def test_what_is_refused_for_another_reason_leaves_the_history_as_it_was(agent: Runner, home: Path) -> None:
+    """One more request, and everything is as before; the words of the server are the error."""
+    replies = [text("word " * 60), text("word " * 60)]
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        return replies[index] if index < 2 else status(400, {"error": {"message": "the moon is not full"}})
+
+    with ScriptedServer(script) as server:
+        env = at(server)
+        agent("one " + "lorem ipsum " * 500, **env)
+        agent("--last", "two " + "dolor sit " * 400, **env)
+        before = Session.read(str(only_log(home).parent), only_log(home).stem).view()
+        done = agent("--last", "three " + "amet " * 2000, **env)
+        after = Session.read(str(only_log(home).parent), only_log(home).stem)
+        checked = agent("sessions", "replay", only_log(home).stem, "--check")
+    assert (done.code, done.out) == (1, "")
+    assert "the moon is not full" in done.err.splitlines()[-1]
+    assert "the compaction is taken back" in done.err
+    assert after.view() == before
+    assert (len(server.requests), checked.code) == (4, 0)
+    assert told(server)[-1] < told(server)[-2] // 2
+
+
+def test_a_short_request_is_not_made_shorter(agent: Runner, home: Path) -> None:
+    with ScriptedServer([status(400, {"error": {"message": "the moon is not full"}})]) as server:
+        done = agent("hello", **at(server))
+    assert (done.code, len(server.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("characters", [14_000, 5_000, 2_500])
+def test_a_window_that_is_a_small_part_of_what_was_believed(characters: int, agent: Runner, home: Path) -> None:
+    """Refusals state no number: each attempt is harder, and the same run ends well."""
+    long = text("Answer. " + "lorem ipsum dolor sit amet " * 200)
+    with ScriptedServer([long] * 12) as server:
+        env = at(server, CONTEXT_WINDOW="1000000")
+        agent("one", **env)
+        for _ in range(11):
+            agent("--last", "go on", **env)
+    with ScriptedServer(holding(characters, "prompt is too long", "fine")) as server:
+        done = agent("--last", "and now?", **at(server, CONTEXT_WINDOW="1000000"))
+    assert (done.code, done.out) == (0, "fine\n"), done.err
+    assert told(server)[0] > 50_000 and server.requests[-1]["messages"][-1]["content"] == "and now?"
+
+
+def test_a_summary_without_end_is_not_waited_for(agent: Runner, home: Path) -> None:
+    """A server that holds the summary call to no limit: what is far longer than was asked for is cut, and judged so."""
+    with ScriptedServer([text("word " * 700), text("word " * 700), text("and so on " * 60_000), text("ok")]) as server:
+        env = at(server)
+        agent("one", **env)
+        agent("--last", "two", **env)
+        done = agent("--last", "three", "--window", "2k", **env)
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "no summary (the answer was cut by its token limit;" in done.err
+
+
+def test_a_compaction_by_hand_whose_request_is_refused_asks_with_less(agent: Runner, home: Path) -> None:
+    """The conversation as it was sent is refused; as marked text, of which a part is left out, it is taken."""
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        asked = "## Goal" in request["messages"][-1]["content"]
+        refused = asked and len(json.dumps(request["messages"])) > 9_000
+        return status(400, {"error": {"message": "no"}}) if refused else text("word " * 700)
+
+    with ScriptedServer(script) as server:
+        env = at(server)
+        for prompt in ("one", "two", "three", "four", "five"):
+            agent(*(["--last"] if prompt != "one" else []), prompt, **env)
+        agent("sessions", "compact", only_log(home).stem, **env)
+    first, second = server.requests[5:]
+    assert [len(first["messages"]) > 6, len(second["messages"])] == [True, 2]
+    assert second["messages"][1]["content"].startswith("<conversation>")
