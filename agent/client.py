@@ -28,6 +28,7 @@ from agent.wire.body import encode_request, output_cap
 from agent.wire.exchange import Exchange, Refusal
 from agent.wire.memory import Memory
 from agent.wire.providers import Target, structured
+from agent.wire.reports import outgrown, read_in_part
 from agent.wire.stream import Assembled, Assembler
 from agent.wire.transport import Transport
 
@@ -247,12 +248,15 @@ class _Completion:
         self._check_truncation(usage.prompt)
 
     def _check_truncation(self, prompt: int) -> None:
-        """Notice a server that read far less than was sent, and learn its real window.
+        """Notice a server that read far less than was sent, and learn its real window; forget one that it outgrew.
 
         Bytes only raise the question (a token is hardly ever more than eight), the estimate, which errs high, drops it
         for what is short; the tokenizer, which takes 150 ms to load, decides it. No window is below 512.
         """
         client = self.client
+        known = client.memory.of(client.target.base_url, client.target.model)
+        if wrong := outgrown(prompt, known):
+            client._learn(**wrong)
         if self.size < prompt * 8 or prompt < 512 or self._estimate() < 2048:
             return
         from agent.tokens import count
@@ -260,16 +264,13 @@ class _Completion:
         counted = count(encode_request(self.request, client.name, client.dialect)[0].decode())
         if counted < 2048 or prompt * 2 > counted:
             return
-        window = client.ask_window() if client.target.loopback else None
-        if window is None or window >= counted:
-            window = -(-prompt // 1024) * 1024
-        client._learn(window=window)
-        client.window = min(window, client.window or window)
-        client._notice(
-            "warning", "silent_truncation",
-            f"the server read only {prompt} of about {counted} tokens and left out the rest: its window seems to be "
-            f"{window} (for Ollama, raise num_ctx)",
-        )  # fmt: skip
+        stated = client.ask_window() if client.target.loopback else None
+        learnt, text = read_in_part(prompt, counted, stated, known)
+        client._learn(**learnt)
+        if window := learnt.get("window"):
+            client.window = min(window, client.window or window)
+            text += " (for Ollama, raise num_ctx)"
+        client._notice("warning", "silent_truncation", text)
 
     def _estimate(self) -> int:
         from agent.tokens import estimate_messages
