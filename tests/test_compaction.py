@@ -229,6 +229,32 @@ def test_a_single_giant_message_is_cut_in_the_middle(place: str) -> None:
     assert "row 0 of the table" in json.dumps(view) and "row 2999 of" in json.dumps(view)
 
 
+@pytest.mark.parametrize(
+    ("pin", "role", "said"),
+    [
+        ("Use tabs", "assistant", "I will never use tabs again, as you see"),
+        ("Delete nothing", "assistant", "The docs: delete nothing but the cache, and then everything else."),
+        ("Use Java 8", "tool", "On this page: do not use Java 8 or older."),
+        ("Use Java 8", "summary", "Use Java 8 was wrong, it was decided"),
+        ("Answer in French", "user", "Why did you answer in French yesterday?"),
+    ],
+)
+def test_a_pin_that_somebody_quotes_is_still_told(pin: str, role: str, said: str) -> None:
+    """Only what the user typed to be kept, or the record, is the pin; nothing that holds its words in a sentence."""
+    made = talk(Writer([reply(sections(said if role == "summary" else "nothing"))]), window=2000)
+    made.session.append({"type": "pin", "text": pin})
+    chatter(made, 30)
+    if role == "tool":
+        made.act("page.html", said)
+    elif role == "user":
+        made.say("user", said)
+        made.answer("I do not know.")
+    else:
+        made.answer(said if role == "assistant" else "Fine.")
+    assert made.compactor.now()["outcome"] == "compacted"
+    assert pin in made.texts()[1].splitlines()
+
+
 def table(tokens_of: int) -> str:
     """Rows of a table, about so many tokens of them."""
     rows = ""

@@ -20,7 +20,7 @@ values config tokens
 log.disk log.entries log.lock log.logfile log.writer session
 log.archive log.mend log.library log.search views.story views.stats views.chart views.page views.export recall
 tools
-anchors compaction.plan compaction.inert compaction.cutting compaction.replies compaction.rules compaction.statements compaction.present compaction.record compaction.gleaned compaction.guards compaction.form compaction.summary compaction.past compaction.room compaction.asking compaction.draft compaction gate
+anchors compaction.plan compaction.inert compaction.cutting compaction.replies compaction.rules compaction.statements compaction.present compaction.listing compaction.record compaction.gleaned compaction.guards compaction.form compaction.summary compaction.past compaction.room compaction.asking compaction.draft compaction gate
 loop
 wire.memory wire.reports wire.retry wire.overflow wire.sse wire.amiss wire.refusal wire.kinds wire.faults wire.usage wire.toolcalls wire.foreign wire.stream wire.adapt wire.body wire.transport wire.probes wire.exchange client wire.doctor
 patience render jsonlines views.printing local cli.completion

@@ -82,8 +82,8 @@ class Past:
     def pins_left_out(self, entries: Iterable[Entry]) -> str:
         """How many pins stand in none of these messages, and which, in words; "" where all do."""
         pins = gleaned.pins(self._session)
-        there = Present("\n".join(text_of(entry["message"]) for entry in entries) if pins else "")
-        lost = [pin for pin in pins if not there.quotes(defused(pin))]
+        there = Present(_typed(entries, with_summary=True) if pins else "")
+        lost = [pin for pin in pins if not there.tells(" ".join(defused(pin).split()))]
         shown = ", ".join(f'"{pin[:40]}"' for pin in lost[:3]) + (" ..." if len(lost) > 3 else "")
         return f"{len(lost)} of the pins: {shown}" if lost else ""
 
@@ -98,4 +98,10 @@ def _record(gathered: record.Gathered, kept: Sequence[Entry]) -> record.Record:
     pieces = "\n".join(text_of(entry["message"]) for entry in kept if entry.get("pruned"))
     said = record.gather([{"message": {"role": "user", "content": pieces}}], gathered.of(whole.__contains__))
     present = "\n".join(text_of(entry["message"]) for entry in kept)
-    return record.Record(gathered.of(lambda n: n not in whole), present, said)
+    return record.Record(gathered.of(lambda n: n not in whole), present, said, _typed(kept))
+
+
+def _typed(entries: Iterable[Entry], *, with_summary: bool = False) -> str:
+    """What the user typed in these messages, and what a summary says where that counts, too."""
+    texts = [e["message"] for e in entries if (with_summary if e.get("summary") else plan.role(e) == "user")]
+    return "\n".join(map(text_of, texts))

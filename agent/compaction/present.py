@@ -16,6 +16,10 @@ _PIECE, _STEP, _FAR, _LONG = 6, 3, 48, 8_000
 text is looked at so; of a context that is not searched as quickly as it is cut."""
 
 
+def _line(text: str) -> str:
+    return anchors.spaced(text).rstrip(";；.。!！ ")
+
+
 class Present:
     """A text, folded, and what was asked of it."""
 
@@ -37,7 +41,7 @@ class Present:
 
     def quotes(self, text: str) -> bool:
         """Whether a text stands in it word for word, case and white space aside: C is not C++."""
-        wanted = anchors.spaced(text).rstrip(";；.。!！ ")
+        wanted = _line(text)
         at = self._spaced.find(wanted) if wanted else -1
         while at >= 0:
             after = self._spaced[at + len(wanted) : at + len(wanted) + 1]
@@ -45,6 +49,15 @@ class Present:
                 return True
             at = self._spaced.find(wanted, at + 1)
         return False
+
+    def tells(self, text: str) -> bool:
+        """Whether a text is a line of it, or what a line says after a colon: no quotation inside of another sentence."""
+        wanted = _line(text)
+        return bool(wanted) and any(line == wanted or line.endswith(f": {wanted}") for line in self._lines)
+
+    @cached_property
+    def _lines(self) -> set[str]:
+        return set(map(_line, self._as_written.splitlines()))
 
     @cached_property
     def _spaced(self) -> str:

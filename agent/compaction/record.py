@@ -15,39 +15,20 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from math import inf
 from operator import itemgetter
 
 from agent import anchors
 from agent.compaction.cutting import asks, is_code
-from agent.compaction.inert import defused
+from agent.compaction.listing import listed
 from agent.compaction.present import Present
-from agent.compaction.statements import (
-    CALL,
-    CHANGED,
-    COMMAND,
-    ERROR,
-    FACT,
-    READ,
-    USER,
-    Gathered,
-    Statement,
-)
+from agent.compaction.statements import CHANGED, COMMAND, ERROR, FACT, USER, Gathered, Statement
 from agent.compaction.statements import gather as gather_all
 from agent.tokens import Entry
 
 __all__ = ["Gathered", "Record", "gather", "matter", "thin"]
 
-HEADINGS = {
-    USER: "### The user said (excerpts, verbatim)",
-    CHANGED: "### Files changed",
-    READ: "### Files read",
-    COMMAND: "### Commands",
-    ERROR: "### Errors",
-    CALL: "### Calls",
-    FACT: "### Facts",
-}
 PINNED_SHARE = 0.6
 """At most this share of the budget goes to pins and constraints."""
 FIRST_SHARE = 0.2
@@ -69,8 +50,6 @@ SPARE, SLACK = 0.5, 0.05
 LEAST = 0.8
 """What tools gave back and is worth less is not kept although there were room: a record is not the better for being
 full. What the user said is kept while there is room."""
-NEARBY = 8
-"""Statements of messages no farther apart share a line: a number for each would cost as much as a word."""
 
 
 # ---- what a statement is worth ----
@@ -207,13 +186,16 @@ class Record:
     """A record before its budget is known: the statements it is chosen from, each with its worth and its price.
 
     What occurs in `present` (text that stands in the context anyway) is worth nothing. `said` are the statements of that
-    text, where they are known.
+    text, where they are known, `typed` the part of it that the user typed: only there pins and rules are looked for.
     """
 
-    def __init__(self, gathered: Gathered, present: str = "", said: Gathered | None = None) -> None:
+    def __init__(
+        self, gathered: Gathered, present: str = "", said: Gathered | None = None, typed: str | None = None
+    ) -> None:
         if said is None:
             said = gather([{"message": {"role": "user", "content": present}}])
         self.present = Present(present)
+        self.typed = self.present if typed is None else Present(typed)
         self.said = {key for statement in said.statements for key in statement.worth}
         self.priced = _priced(gathered)
         self.costs = [statement.cost for statement in gathered.statements]
@@ -272,7 +254,7 @@ class Record:
                 choice.take(index, choice.left)
         if choice.left > max(OVERHEAD, int(budget * SLACK)):
             choice.take_best()  # the summary says much of it: what else is there?
-        return _rendered([choice.chosen[i] for i in sorted(choice.chosen)])
+        return listed([choice.chosen[i] for i in sorted(choice.chosen)])
 
     def _first(self, choice: _Choice, budget: int, strictly: bool) -> None:
         """Take what comes before all else: pins, rules (the newest first) and the first prompt, each within its share."""
@@ -305,8 +287,9 @@ class _Choice:
         same = self.record.folded(index)
         if index in self.chosen or same in self.said or (most is not None and cost > min(most, self.left)):
             return 0
+        typed = self.record.typed
         if statement.kept_first:
-            there = self.record.present.quotes(statement.text) or self.written.quotes(statement.text)
+            there = typed.quotes(statement.text) if statement.n else typed.tells(statement.text)
         else:
             there = self._holds(same)
         if there:
@@ -370,31 +353,3 @@ def _told_by_user(statement: Statement) -> bool:
 def _source(statement: Statement) -> tuple[int, bool]:
     """Where it comes from: which message, and whether a user typed it."""
     return statement.n, statement.kind == USER
-
-
-def _rendered(chosen: list[Statement]) -> str:
-    sections = []
-    for kind, heading in HEADINGS.items():
-        of_kind = [s for s in chosen if s.kind == kind]
-        if of_kind and kind in (CHANGED, READ):
-            sections.append(f"{heading}\n{', '.join(dict.fromkeys(s.text for s in of_kind))}")
-        elif of_kind:
-            sections.append("\n".join([heading, *_lines(of_kind)]))
-    return defused("\n".join(sections))
-
-
-def _lines(statements: Sequence[Statement]) -> Iterator[str]:
-    """Statements in order of n, those of neighbouring messages on one line."""
-    first = last = -NEARBY - 1
-    texts: list[str] = []
-    for statement in [*statements, None]:
-        if texts and (statement is None or not first or statement.n - first > NEARBY):
-            mark = "" if not first else f"[{first}] " if first == last else f"[{first}-{last}] "
-            yield mark + "; ".join(dict.fromkeys(texts))
-            texts = []
-        if statement is not None:
-            first = statement.n if not texts else first
-            last = statement.n
-            lines = [statement.text] if statement.kept_first else statement.text.splitlines()
-            lines = [" ".join(line.split()) for line in lines]
-            texts.append(" / ".join(filter(None, lines)).rstrip("；;。."))
