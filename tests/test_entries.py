@@ -60,6 +60,8 @@ def test_numbers_by_place_and_by_what_came_before() -> None:
     """Without n: the place. After entries that have one: the next above the largest."""
     entries = [user("a"), user("b"), user("c", n=7), user("d"), user("e", n=3), user("f")]
     assert (number(entries), [e["n"] for e in entries]) == (9, [1, 2, 7, 8, 3, 9])
+    between = [user("a", n=1), user("put in by hand"), user("b", n=2), user("c", n=3), user("d")]
+    assert (number(between), [e["n"] for e in between]) == (5, [1, 4, 2, 3, 5])
     assert largest_request([{"type": "x", "request": {"k": 4}}, {"type": "x", "request": 9}], 2) == 4
 
 

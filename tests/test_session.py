@@ -85,6 +85,23 @@ def test_unknown_types_and_keys_survive_a_rewrite(store: str) -> None:
         assert session.entries == [json.loads(ONE) | {"odd": True}, json.loads(strange)]
 
 
+def test_a_line_put_in_by_hand_hides_none(store: str) -> None:
+    """Without a number, between two that have one: every message is found, also after a compaction."""
+    with Session.create(store, {"model": "m"}) as session:
+        for word in ("one", "two", "three"):
+            session.append({"type": "message", "message": {"role": "user", "content": word}})
+    lines = Path(session.path).read_bytes().splitlines(keepends=True)
+    lines.insert(2, b'{"type":"message","message":{"role":"user","content":"by hand"}}\n')
+    Path(session.path).write_bytes(b"".join(lines))
+    with Session.open(store, session.id) as session:
+        assert session.notices == ["entries without a number, which are numbered here: 1"]
+        assert texts(session) == ["one", "by hand", "two", "three"]
+        session.rewrite(session.entries[2:])
+        session.append({"type": "message", "message": {"role": "user", "content": "four"}})
+        found = {e["message"]["content"]: e["n"] for e in session.originals()}
+    assert found == {"one": 1, "two": 2, "three": 3, "by hand": 4, "four": 5}
+
+
 def test_numbers_are_never_used_twice(store: str) -> None:
     """n goes on counting after a compaction, an undo of nothing, and a reopening."""
     with Session.create(store, META) as session:

@@ -127,14 +127,25 @@ def _judge(text: bytes) -> tuple[Entry | None, str]:
 
 
 def number(entries: Sequence[Entry], top: int = 0) -> int:
-    """Give every entry without `n` the next one by its place, and return the largest `n` of all (at least `top`)."""
+    """Give every entry without `n` the next one by its place, or one above all where that is another's; return the largest
+    `n` of all (at least `top`)."""
+    used = {entry.get("n") for entry in entries}
+    if None not in used:  # as it nearly always is
+        return max(top, *used) if used else top
+    highest = max([top, *filter(None, used)])
     for entry in entries:
         n = entry.get("n")
         if n is None:
-            n = entry["n"] = top + 1
-        if n > top:
-            top = n
+            n = entry["n"] = highest + 1 if top + 1 in used else top + 1
+            used.add(n)
+        top, highest = max(top, n), max(highest, n)
     return top
+
+
+def unnumbered(entries: Sequence[Entry]) -> int:
+    """How many entries have no number where others have one: lines that were put in by hand."""
+    lacking = sum(entry.get("n") is None for entry in entries)
+    return lacking if lacking < len(entries) else 0
 
 
 def largest_request(entries: Iterable[Entry], least: int = 0) -> int:

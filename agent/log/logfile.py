@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound
 from agent.log.disk import is_plain_file
-from agent.log.entries import BOM, Entry, decode, number, scan
+from agent.log.entries import BOM, Entry, decode, number, scan, unnumbered
 
 VERSION = 1
 BUFFER = 1 << 20
@@ -138,6 +138,8 @@ def load(path: str, fd: int | None = None) -> Loaded:
         del meta["created_at"]
         if values or bad:
             notices.append("the file has no meta line: its settings and its directory are unknown")
+    if odd := unnumbered(values):
+        notices.append(f"entries without a number, which are numbered here: {odd}")
     number(values)
     return Loaded(meta, values, size, tail, unended, bad, notices)
 
