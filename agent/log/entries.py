@@ -130,9 +130,9 @@ def number(entries: Sequence[Entry], top: int = 0) -> int:
     """Give every entry without `n` the next one by its place, or one above all where that is another's; return the largest
     `n` of all (at least `top`)."""
     used = {entry.get("n") for entry in entries}
-    if None not in used:  # as it nearly always is
-        return max(top, *used) if used else top
     highest = max([top, *filter(None, used)])
+    if None not in used:  # as it nearly always is
+        return highest
     for entry in entries:
         n = entry.get("n")
         if n is None:
