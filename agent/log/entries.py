@@ -129,7 +129,7 @@ def _judge(text: bytes) -> tuple[Entry | None, str]:
 def number(entries: Sequence[Entry], top: int = 0) -> int:
     """Give every entry without `n` the next one by its place, or one above all where that is another's; return the largest
     `n` of all (at least `top`)."""
-    used = {entry.get("n") for entry in entries}
+    used: set[int | None] = {entry.get("n") for entry in entries}
     highest = max([top, *filter(None, used)])
     if None not in used:  # as it nearly always is
         return highest
