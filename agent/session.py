@@ -38,9 +38,9 @@ DAMAGE. A line that ends in LF was promised; what stands after the last LF was n
                                   not UTF-8, two records on one line, a record broken by a raw newline, no type
     BOM at the start of the file  ignored, with a notice;  CRLF: the CR is white space;  blank lines: ignored
     lone surrogates (escaped)     kept as they are, written back as escapes
-    no meta line                  the session opens with one made up, with a notice
+    no meta line                  the session opens with one made up, with a notice; an empty file gets one
     meta of the wrong kind        the key is left out, with a notice; for `tools`: none
-    an empty file                 the session opens without messages, and gets a meta line
+    no `n` beside others' `n`     it gets one above all, with a notice
 `agent.log.mend` repairs what is corrupt. No byte is ever dropped: each is in the log, an archive, or a side file.
 
 Side files: `<id>.lock`, `<id>.archive/` (generations, torn tails, quarantined lines), `<id>.files/` (spilled outputs,
@@ -161,7 +161,7 @@ class Session:
 
     @classmethod
     def ephemeral(cls, meta: Entry) -> Session:
-        """--no-session: the same interface, and nothing on disk."""
+        """--no-session: the same, and nothing on disk."""
         return Ephemeral(meta)
 
     def __enter__(self) -> Session:
@@ -202,23 +202,24 @@ class Session:
             yield "current", self.meta, self.entries
 
     def originals(self) -> Iterator[Entry]:
-        """Every message entry of the session's life, in order of `n`, once each, as it was before any shortening.
+        """Every message entry of the session's life, in order of `n`, once each, as it was before any shortening; of a line
+        that was copied by hand, what says something else.
 
-        A number is new in exactly one generation, and whatever is new there is larger than all before: so each
-        generation yields what lies above the largest seen, and no message is held twice. What a damaged one lacks may
-        stand in the next, where it was mended: those two are read as one.
+        A number is new in one generation, above all before: so no message is held twice.
         """
         top = -1
-        fresh: dict[int, Entry] = {}
+        fresh: dict[int, list[Entry]] = {}
         for name, _, entries in self.generations():
             for entry in entries:
                 if entry["type"] == "message" and entry["n"] > top:
-                    fresh.setdefault(entry["n"], entry)
-            if name not in self.damaged:
-                yield from (fresh[n] for n in sorted(fresh))
+                    same = fresh.setdefault(entry["n"], [])
+                    if not same or not (entry.get("pruned") or entry["message"] in [e["message"] for e in same]):
+                        same.append(entry)
+            if name not in self.damaged:  # that one is read with the next, where it was mended
+                yield from (entry for n in sorted(fresh) for entry in fresh[n])
                 top = max(fresh, default=top)
                 fresh = {}
-        yield from (fresh[n] for n in sorted(fresh))
+        yield from (entry for n in sorted(fresh) for entry in fresh[n])
 
     # -- writing
 

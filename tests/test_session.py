@@ -102,6 +102,20 @@ def test_a_line_put_in_by_hand_hides_none(store: str) -> None:
     assert found == {"one": 1, "two": 2, "three": 3, "by hand": 4, "four": 5}
 
 
+def test_a_line_copied_by_hand_and_changed_is_an_original_too(store: str) -> None:
+    with Session.create(store, {"model": "m"}) as session:
+        for word in ("one", "two", "three"):
+            session.append({"type": "message", "message": {"role": "user", "content": word}})
+    lines = Path(session.path).read_bytes().splitlines(keepends=True)
+    Path(session.path).write_bytes(
+        b"".join([*lines[:3], lines[2].replace(b"two", b"two and a half"), lines[2], lines[3]])
+    )
+    with Session.open(store, session.id) as session:
+        session.rewrite(session.entries[3:])
+        found = [(e["n"], e["message"]["content"]) for e in session.originals()]
+    assert found == [(1, "one"), (2, "two"), (2, "two and a half"), (3, "three")]
+
+
 def test_numbers_are_never_used_twice(store: str) -> None:
     """n goes on counting after a compaction, an undo of nothing, and a reopening."""
     with Session.create(store, META) as session:
