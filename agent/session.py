@@ -202,10 +202,8 @@ class Session:
             yield "current", self.meta, self.entries
 
     def originals(self) -> Iterator[Entry]:
-        """Every message entry of the session's life, in order of `n`, once each, as it was before any shortening; of a line
-        that was copied by hand, what says something else.
-
-        A number is new in one generation, above all before: so no message is held twice.
+        """Every message entry of the session's life, in order of `n`, once each (a line that was copied by hand and says
+        something else, too), as it was before any shortening. A number is new in one generation, above all before.
         """
         top = -1
         fresh: dict[int, list[Entry]] = {}
