@@ -3,13 +3,15 @@
 A nameless fragment belongs to the call whose id it bears, else to its index, else to the last call that is not whole.
 Indexes are not to be relied on: a new id with a name on a known index opens a new call (Ollama), and so does another
 name after whole arguments, with or without an id (Gemini's compatible mode). Names and ids never get lost to empty
-repeats; arguments may be text, an object, null, repeated, cumulative, several objects at one index, or padded with
-`{}`. Calls are read only when the answer has ended, so none is ever seen half made.
+repeats; arguments may be text, an object, null, cumulative, several objects at one index, or padded with `{}`. What is
+stated again, in pieces, whole or written in another way, is the same call: none runs twice. Calls are read only when the
+answer has ended, so none is ever seen half made.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -28,6 +30,10 @@ class _Open:
     @property
     def written(self) -> str:
         return "".join(self.parts)
+
+    def states(self, text: str) -> bool:
+        """Whether a whole object is what stands here already, however it is written."""
+        return is_object(text) and any(_is_same(text, whole) for whole in (self.written, _grown(self.parts)))
 
 
 class CallsBeingWritten:
@@ -79,7 +85,7 @@ class CallsBeingWritten:
         call = self._find(_number(fragment.get("index")), call_id, name, text, position)
         call.id = call.id or call_id
         call.name = _join_name(call, name)
-        if text:
+        if text and not call.states(text):
             call.parts.append(text)
         if isinstance(fragment.get("extra_content"), dict):
             call.extra["extra_content"] = fragment["extra_content"]
@@ -87,13 +93,13 @@ class CallsBeingWritten:
     def _find(self, index: int | None, call_id: str, name: str, text: str, position: int | None) -> _Open:
         """The call this fragment goes on with, or a new one."""
         same = next((c for c in reversed(self._calls) if c.id == call_id), None) if call_id else None
-        if same is not None and (index is None or not name):
+        if same is not None and (index is None or not name or _is_repeat(same, name, text)):
             return self._open() if _is_other(same, name) else same
         if index is not None:
             known = self._at.get(index)
             if known is None and text and not name and not call_id and self._calls:
                 last = self._calls[-1]
-                if not is_object(last.written):  # the arguments stand one index beside their call
+                if not _objects(last.written):  # the arguments stand one index beside their call
                     self._at[index] = last
                     return last
             another = known and known.id and call_id not in ("", known.id) and _is_new(known, name)
@@ -103,6 +109,8 @@ class CallsBeingWritten:
         if not self._calls:
             return self._open()
         last = self._calls[-1]
+        if position is None and not (call_id and last.id) and _is_repeat(last, name, text):
+            return last
         if call_id:
             return last if not last.id and not name else self._open()
         if name and last.name and _is_new(last, name):
@@ -118,12 +126,22 @@ class CallsBeingWritten:
 
 def _is_new(call: _Open, name: str) -> bool:
     """A named fragment opens a new call unless `call` is only begun and has the same name."""
-    return bool(name) and (is_object(call.written) or name != call.name) and not is_cut(call.written)
+    return bool(name) and (name != call.name or bool(_objects(call.written))) and not is_cut(call.written)
 
 
 def _is_other(call: _Open, name: str) -> bool:
     """Another name after whole arguments is another call, whatever its index and id say."""
-    return bool(name and call.name) and name != call.name and is_object(call.written)
+    return bool(name and call.name) and name != call.name and bool(_objects(call.written))
+
+
+def _is_repeat(call: _Open, name: str, text: str) -> bool:
+    """The whole call once more."""
+    return name == call.name and call.states(text)
+
+
+def _is_same(text: str, other: str) -> bool:
+    """Whether an object and a text are one and the same JSON object."""
+    return is_object(other) and len(_objects(other + text)) == 1
 
 
 def _join_name(call: _Open, name: str) -> str:
@@ -151,18 +169,20 @@ def _number(index: Any) -> int | None:
 
 
 def _arguments(parts: list[str]) -> list[str]:
-    """The arguments of one index: usually one text; several when whole objects stand one after another."""
+    """The arguments of one index: usually one text; several when different objects stand one after another."""
     written = "".join(parts)
     if not written.strip():
         return ["{}"]
     if is_object(written):
         return [written]
-    if len(parts) > 1 and is_object(parts[-1]) and all(parts[n].startswith(parts[n - 1]) for n in range(1, len(parts))):
-        return [parts[-1]]  # each fragment repeats what came before
-    inner = _decoded(written)
-    if inner is not None:
-        return [inner]
-    return _unpadded(_objects(written)) or [written]
+    grown = _grown(parts)
+    return [grown] if grown else _unpadded(_objects(written)) or [written]
+
+
+def _grown(parts: list[str]) -> str:
+    """The object that is whole in the last fragment, where each repeats what came before it; else ""."""
+    grows = all(later.startswith(earlier) for earlier, later in pairwise(parts))
+    return parts[-1] if parts and grows and is_object(parts[-1]) else ""
 
 
 def _unpadded(objects: list[str]) -> list[str]:
@@ -174,31 +194,33 @@ def _unpadded(objects: list[str]) -> list[str]:
 
 
 def _objects(text: str) -> list[str]:
-    """The texts of JSON objects that stand one after another and are all there is; [] otherwise."""
-    decoder, found, at = json.JSONDecoder(), [], 0
+    """The texts of the different JSON objects that stand one after another and are all there is, each perhaps encoded
+    twice; [] otherwise."""
+    decoder = json.JSONDecoder(strict=False, parse_float=_plain_number)
+    found: dict[str, str] = {}
+    at = len(text) - len(text.lstrip())
     while at < len(text):
         try:
             value, end = decoder.raw_decode(text, at)
+            written = text[at:end]
+            if isinstance(value, str):
+                value, written = decoder.decode(value), value
+            key = json.dumps(value, sort_keys=True)
         except (ValueError, RecursionError):
             return []
         if not isinstance(value, dict):
             return []
-        found.append(text[at:end])
+        found.setdefault(key, written)
         while end < len(text) and text[end].isspace():
             end += 1
         at = end
-    return found
+    return list(found.values())
 
 
-def _decoded(text: str) -> str | None:
-    """The object inside arguments that were encoded twice, else None."""
-    if not text.lstrip().startswith('"'):
-        return None
-    try:
-        inner = json.loads(text)
-    except ValueError:
-        return None
-    return inner if isinstance(inner, str) and is_object(inner) else None
+def _plain_number(digits: str) -> float:
+    """1.0 and 1 are one number in JSON."""
+    number = float(digits)
+    return int(number) if number.is_integer() else number
 
 
 def is_object(text: str) -> bool:
