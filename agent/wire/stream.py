@@ -18,6 +18,7 @@ from agent.messages import Delta, Message, Usage
 from agent.wire import clean
 from agent.wire.amiss import fault_in, unwrapped
 from agent.wire.foreign import Translator
+from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of
 from agent.wire.sse import Event
 from agent.wire.toolcalls import CallsBeingWritten
 from agent.wire.usage import find_usage
@@ -30,7 +31,6 @@ _FAILED = {
     "unexpected_tool_call", "failed", "cancelled", "timeout",
 }  # fmt: skip
 _CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
-_THINK = r"\s*<(think|thinking|reasoning)>"
 _PLAIN = frozenset("id object created model choices system_fingerprint service_tier obfuscation provider usage".split())
 _PLAIN_CHOICE = frozenset("index delta finish_reason native_finish_reason stop_reason logprobs token_ids".split())
 """What a chunk, and its one choice, may hold where nothing but text is in it. Anything else takes the long way."""
@@ -78,7 +78,7 @@ class Assembler:
         self._details: list[dict[str, Any]] = []
         self._calls = CallsBeingWritten()
         self._translator = Translator()
-        self._think = _ThinkTags()
+        self._think = ThinkTags()
         self._held: dict[str, str] = {}
         self._first = False
         self._messages: dict[str, str] | None = None
@@ -119,7 +119,7 @@ class Assembler:
     def finish(self) -> Assembled:
         """The answer as far as it came."""
         self._flush()
-        text, thought = _parted(clean("".join(self._text)), clean("".join(self._thought)))
+        text, thought = parted(clean("".join(self._text)), clean("".join(self._thought)))
         reason = self.finish_reason
         word = (reason or "").lower()
         overflowed = bool(_WINDOW.search(word))
@@ -229,11 +229,11 @@ class Assembler:
         details = delta.get("reasoning_details")
         thought = next((v for k in _REASONING if isinstance(v := delta.get(k), str) and v), "")
         if isinstance(details, list):
-            _join_details(self._details, details)
-            thought = thought or "".join(_detail_text(d) for d in details)
+            join_details(self._details, details)
+            thought = thought or "".join(detail_text(d) for d in details)
         content = delta.get("content")
         if isinstance(content, (list, dict)):
-            content, inner = _parts(content)
+            content, inner = parts_of(content)
             thought = thought or inner
         text = content or delta.get("refusal")
         if thought:
@@ -269,106 +269,8 @@ class Assembler:
     def _restart(self) -> None:
         """The server began anew: what came before is void."""
         self._text, self._thought, self._details = [], [], []
-        self._calls, self._think, self._held = CallsBeingWritten(), _ThinkTags(), {}
+        self._calls, self._think, self._held = CallsBeingWritten(), ThinkTags(), {}
         self.ended, self.finish_reason, self._messages = False, None, None
-
-
-class _ThinkTags:
-    """Moves a leading <think>...</think> of the content to the reasoning, however it is split. `state` is "start",
-    "inside", "trim" (space after the end) and "after", when all that comes is text."""
-
-    def __init__(self) -> None:
-        self.state = "start"
-        self._buffer = ""
-        self._close = ""
-
-    def split(self, text: str) -> list[tuple[str, str]]:
-        if self.state == "after":
-            return [("text", text)]
-        self._buffer += text
-        if self.state == "start":
-            opened = re.match(_THINK, self._buffer)
-            if not opened:
-                return [] if _may_open(self._buffer) else self._leave()
-            self._close = f"</{opened[1]}>"
-            self._buffer = self._buffer[opened.end() :]
-            self.state = "inside"
-        if self.state == "inside":
-            thought, mark, rest = self._buffer.partition(self._close)
-            if mark:
-                self.state, self._buffer = "trim", rest
-                return [(k, v) for k, v in (("reasoning", thought), *self.split("")) if v]
-            keep = next((n for n in range(len(self._close) - 1, 0, -1) if thought.endswith(self._close[:n])), 0)
-            shown, self._buffer = thought[: len(thought) - keep], thought[len(thought) - keep :]
-            return [("reasoning", shown)] if shown else []
-        self._buffer = self._buffer.lstrip()
-        return self._leave() if self._buffer else []
-
-    def rest(self) -> list[tuple[str, str]]:
-        """What is still held when the answer ends."""
-        kind = "reasoning" if self.state == "inside" else "text"
-        held, self._buffer = self._buffer, ""
-        return [(kind, held)] if held else []
-
-    def _leave(self) -> list[tuple[str, str]]:
-        self.state = "after"
-        return self.rest()
-
-
-def _parted(text: str, thought: str) -> tuple[str, str]:
-    """Text and reasoning where only the end of the reasoning was marked: the tag that opens it stood in the prompt."""
-    begun, mark, rest = text.partition("</think>")
-    if (
-        thought
-        or not mark
-        or not begun.strip()
-        or "<think>" in begun
-        or rest[:1] not in ("", "\n")
-        or begun.endswith("`")
-    ):
-        return text, thought
-    return rest.lstrip(), begun.strip()
-
-
-def _may_open(text: str) -> bool:
-    """Whether a text may be the beginning of an opening tag."""
-    start = text.lstrip()
-    return any(tag.startswith(start) for tag in ("<think>", "<thinking>", "<reasoning>"))
-
-
-def _parts(content: Any) -> tuple[str, str]:
-    """The text and the reasoning of content that is a list of parts."""
-    text, thought = "", ""
-    for part in content if isinstance(content, list) else [content]:
-        if isinstance(part, str):
-            text += part
-        elif isinstance(part, dict):
-            inner = part.get("thinking") or part.get("reasoning")
-            if inner:
-                thought += inner if isinstance(inner, str) else _parts(inner)[0]
-            elif isinstance(part.get("text"), str):
-                text += part["text"]
-    return text, thought
-
-
-def _detail_text(detail: Any) -> str:
-    if not isinstance(detail, dict):
-        return ""
-    return next((v for k in ("text", "summary") if isinstance(v := detail.get(k), str)), "")
-
-
-def _join_details(kept: list[dict[str, Any]], more: list[Any]) -> None:
-    """Add streamed reasoning details: fragments of one block are joined, as they must be sent back whole."""
-    for detail in more:
-        if not isinstance(detail, dict):
-            continue
-        last = kept[-1] if kept else {}
-        if last.get("type") != detail.get("type") or last.get("index") != detail.get("index"):
-            kept.append(dict(detail))
-            continue
-        for key, value in detail.items():
-            grows = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str)
-            last[key] = last[key] + value if grows else value if value is not None else last.get(key)
 
 
 def _calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
