@@ -253,6 +253,55 @@ def test_tool_calls_in_every_dialect(fragments: list[Any], expect: list[tuple[st
     assert all(c.id for c in found) and len({c.id for c in found}) == len(found)
 
 
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
+AGAIN = {"id": "b", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+SAID, THOUGHT = {"delta": {"content": "I will"}}, {"delta": {"reasoning_content": "hm"}}
+ELSEWHERE: list[tuple[str, list[dict[str, Any]], Any]] = [
+    ("a call in a last message",
+     [SAID, {"delta": {}, "message": {"role": "assistant", "content": "I will", "tool_calls": [CALL]}}], ("I will", "", 1)),
+    ("a call in a last message beside an empty delta",
+     [SAID, {"delta": {"role": "assistant", "content": ""}, "message": {"content": "I will", "tool_calls": [CALL]}}], ("I will", "", 1)),
+    ("a call in a last message beside text",
+     [SAID, {"delta": {"content": " do"}, "message": {"content": "I will do", "tool_calls": [CALL]}}], ("I will do", "", 1)),
+    ("a call in a last message and no delta",
+     [SAID, {"message": {"content": None, "tool_calls": [CALL]}}], ("I will", "", 1)),
+    ("a legacy call in a last message",
+     [SAID, {"delta": {}, "message": {"content": "I will", "function_call": CALL["function"]}}], ("I will", "", 1)),
+    ("a call in the choice", [SAID, {"delta": {}, "tool_calls": [CALL]}], ("I will", "", 1)),
+    ("a call in the choice, beside text", [{**SAID, "tool_calls": [CALL]}], ("I will", "", 1)),
+    ("a call in the choice, in pieces",
+     [{"delta": {}, "tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}]},
+      {"delta": {}, "tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}], ("", "", 1)),
+    ("text after reasoning", [THOUGHT, {"delta": {}, "message": {"content": "Hi", "reasoning_content": "hm"}}], ("Hi", "hm", 0)),
+    ("text and a call after reasoning",
+     [THOUGHT, {"delta": {}, "message": {"content": "Hi", "tool_calls": [CALL]}}], ("Hi", "hm", 1)),
+    ("text after reasoning in tags",
+     [{"delta": {"content": "<think>hm</think>"}}, {"delta": {}, "message": {"content": "<think>hm</think>Hi"}}], ("Hi", "hm", 0)),
+    ("reasoning after text", [SAID, {"delta": {}, "message": {"content": "I will", "reasoning": "hm"}}], ("I will", "hm", 0)),
+    ("all of it repeated",
+     [THOUGHT, {"delta": {"content": "I will", "tool_calls": [{"index": 0, **CALL}]}},
+      {"delta": {}, "message": {"content": "I will", "reasoning_content": "hm", "tool_calls": [AGAIN]}}], ("I will", "hm", 1)),
+    ("a call repeated in the choice",
+     [{"delta": {"tool_calls": [{"index": 0, **CALL}]}}, {"delta": {}, "tool_calls": [AGAIN]}], ("", "", 1)),
+    ("a call repeated at once", [{"delta": {"tool_calls": [CALL]}, "message": {"tool_calls": [AGAIN]}, "tool_calls": [AGAIN]}],
+     ("", "", 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("choices, expect", [e[1:] for e in ELSEWHERE], ids=[e[0] for e in ELSEWHERE])
+def test_what_stands_beside_the_deltas_is_taken_once(
+    choices: list[dict[str, Any]], expect: tuple[str, str, int]
+) -> None:
+    """In a last `message` or in the choice itself: what the deltas left out is news, what they said is not."""
+    last = {**choices[-1], "finish_reason": "tool_calls"}
+    answer = assemble(
+        [*(sse({"choices": [{"index": 0, **choice}]}) for choice in [*choices[:-1], last]), sse("[DONE]")]
+    )
+    text, thought, number = expect
+    assert (answer.message["content"] or "", answer.message.get("reasoning_content", "")) == (text, thought)
+    assert [(c.name, c.arguments) for c in tool_calls(answer.message)] == [("f", '{"x":1}')] * number
+
+
 def test_the_legacy_function_call_is_a_call() -> None:
     events = [sse(chunk({"function_call": {"name": "f", "arguments": '{"x"'}})),
               sse(chunk({"function_call": {"arguments": ":1}"}})), sse(chunk({}, "function_call"))]  # fmt: skip

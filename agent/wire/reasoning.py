@@ -55,6 +55,12 @@ class ThinkTags:
         return self.rest()
 
 
+def spoken(text: str) -> str:
+    """A whole text without the reasoning that leads it."""
+    tags = ThinkTags()
+    return "".join(part for kind, part in (*tags.split(text), *tags.rest()) if kind == "text")
+
+
 def parted(text: str, thought: str) -> tuple[str, str]:
     """Text and reasoning where only the end of the reasoning was marked: the tag that opens it stood in the prompt."""
     begun, mark, rest = text.partition("</think>")

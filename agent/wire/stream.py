@@ -18,7 +18,7 @@ from agent.messages import Delta, Message, Usage
 from agent.wire import clean
 from agent.wire.amiss import fault_in, unwrapped
 from agent.wire.foreign import Translator
-from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of
+from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of, spoken
 from agent.wire.sse import Event
 from agent.wire.toolcalls import CallsBeingWritten
 from agent.wire.usage import find_usage
@@ -77,6 +77,7 @@ class Assembler:
         self._thought: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._calls = CallsBeingWritten()
+        self._called_in = ""
         self._translator = Translator()
         self._think = ThinkTags()
         self._held: dict[str, str] = {}
@@ -188,22 +189,23 @@ class Assembler:
                 if chosen is None and not self._first:
                     chosen = choice
         shown = self._choice(chosen) if chosen is not None else []
-        if len(choices) > 1 and not self.calling:
-            for other in choices:
-                if other is not chosen and isinstance(other, dict) and isinstance(other.get("message"), dict):
-                    self._delta({"tool_calls": other["message"].get("tool_calls")})  # text and calls parted (Copilot)
+        for other in choices:
+            if other is not chosen and isinstance(other, dict):
+                self._call("other", _dict(other.get("message")))  # text and calls parted (Copilot)
         self.started = self.started or bool(shown) or self.calling
         return shown
 
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):
-            delta = {}
-        if not delta and isinstance(choice.get("message"), dict):
-            delta = self._news(choice["message"])
+        delta, message = _dict(choice.get("delta")), _dict(choice.get("message"))
+        shown = []
+        if message and not any(value for key, value in delta.items() if key != "role"):
+            shown = self._delta(self._news(message))
         elif not delta and isinstance(choice.get("text"), str):
-            delta = {"content": choice["text"]}
-        shown = self._delta(delta)
+            shown = self._delta({"content": choice["text"]})
+        else:
+            shown = self._delta(delta)
+        for place, holder in (("delta", delta), ("message", message), ("choice", choice)):
+            self._call(place, holder)
         reason = choice.get("finish_reason") or choice.get("stop_reason")
         if isinstance(reason, str) and reason not in ("", "null"):
             self.finish_reason = reason
@@ -212,9 +214,9 @@ class Assembler:
 
     def _news(self, message: dict[str, Any]) -> dict[str, Any]:
         """What a whole `message` adds. Fragments may stand there, as may all that came so far (DashScope); after deltas
-        it only repeats them."""
+        only the kind of text counts of which none came."""
         if self._messages is None and self.started:
-            return {}
+            return self._left(message)
         self._messages = self._messages or {}
         news = dict(message)
         for key in ("content", *_REASONING):
@@ -224,7 +226,32 @@ class Assembler:
                 self._messages[key] = before + news[key]
         return news
 
+    def _left(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What deltas left to a last `message`: the text, the reasoning."""
+        reasoned = self._thought or self._details
+        left = {} if reasoned else {key: message.get(key) for key in (*_REASONING, "reasoning_details")}
+        if any(self._text):
+            return left
+        content = message.get("content")
+        if self._thought and isinstance(content, str):
+            content = spoken(content)
+        if content:
+            self._think = ThinkTags()
+        return {**left, "content": content, "refusal": message.get("refusal")}
+
+    def _call(self, place: str, holder: dict[str, Any]) -> None:
+        """Take the calls that stand in one place of a choice. The place of the first one counts; others repeat it."""
+        if self._called_in not in ("", place):
+            return
+        if holder.get("tool_calls"):
+            self._calls.add(holder["tool_calls"])
+        if isinstance(holder.get("function_call"), dict):
+            self._calls.add({"index": 0, "function": holder["function_call"]})
+        if self.calling:
+            self._called_in = place
+
     def _delta(self, delta: dict[str, Any]) -> list[Delta]:
+        """Take what a delta says."""
         shown = []
         details = delta.get("reasoning_details")
         thought = next((v for k in _REASONING if isinstance(v := delta.get(k), str) and v), "")
@@ -241,10 +268,6 @@ class Assembler:
         if isinstance(text, str) and text:
             for kind, part in self._think.split(text):
                 shown += self._show(kind, part)
-        if delta.get("tool_calls"):
-            self._calls.add(delta["tool_calls"])
-        if isinstance(delta.get("function_call"), dict):
-            self._calls.add({"index": 0, "function": delta["function_call"]})
         return shown
 
     def _show(self, kind: str, text: str) -> list[Delta]:
@@ -270,7 +293,11 @@ class Assembler:
         """The server began anew: what came before is void."""
         self._text, self._thought, self._details = [], [], []
         self._calls, self._think, self._held = CallsBeingWritten(), ThinkTags(), {}
-        self.ended, self.finish_reason, self._messages = False, None, None
+        self.ended, self.finish_reason, self._messages, self._called_in = False, None, None, ""
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
