@@ -446,6 +446,55 @@ def test_an_error_after_text_keeps_the_text() -> None:
     assert isinstance(reply.error, APIError) and reply.error.kind == "server"
 
 
+MONEY = {"code": 402, "message": "This request requires more credits"}
+FULL = "prompt is too long: 9000 tokens > 8192 maximum"
+INSIDE: list[tuple[str, Any, str]] = [
+    ("an overflow", {"code": 400, "message": FULL}, "overflow"),
+    ("an overflow as text", FULL, "overflow"),
+    ("a rate", {"code": 429, "message": "slow down"}, "rate_limit"),
+    ("a rate in its code", {"code": "429"}, "rate_limit"),
+    ("money", MONEY, "billing"),
+    ("another failure", {"code": 502, "message": "Provider disconnected"}, "server"),
+]
+
+
+@pytest.mark.parametrize("reason", ["error", "stop", None])
+@pytest.mark.parametrize("place", ["choice", "delta", "message"])
+@pytest.mark.parametrize("error, kind", [row[1:] for row in INSIDE], ids=[row[0] for row in INSIDE])
+def test_an_error_inside_a_choice_is_the_fault(error: Any, kind: str, place: str, reason: str | None) -> None:
+    """Whatever the finish reason, and not its own words only: what is done about it follows from them."""
+    choice: dict[str, Any] = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": reason}
+    choice = {**choice, "error": error} if place == "choice" else {**choice, "delta": {}, place: {"error": error}}
+    usage = {"prompt_tokens": 3, "completion_tokens": 0}
+    with ScriptedServer([raw([sse({"choices": [choice], "usage": usage}), sse("[DONE]")]), text("ok")]) as server:
+        asked = asking(server)
+        if kind in ("rate_limit", "server"):
+            assert asked.ask().message["content"] == "ok"
+            return
+        with pytest.raises(APIError) as caught:
+            asked.ask()
+    assert (caught.value.kind, len(server.requests)) == (kind, 1)
+    if isinstance(caught.value, ContextOverflow):
+        assert (caught.value.have, caught.value.limit) == (9000, 8192)
+
+
+def test_an_error_inside_a_choice_of_plain_json_and_after_its_finish_reason() -> None:
+    whole = {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": MONEY}]}
+    after = [sse(chunk({}, "error")), sse({"error": MONEY})]
+    for served_so in (raw(json.dumps(whole), "application/json"), raw(after)):
+        with ScriptedServer([served_so]) as server, pytest.raises(APIError) as caught:
+            asking(server).ask()
+        assert (caught.value.kind, MONEY["message"] in caught.value.text) == ("billing", True)
+
+
+def test_an_error_inside_a_choice_that_says_nothing_is_none() -> None:
+    choices = [
+        {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop", "error": e} for e in (None, {}, {"code": None})
+    ]
+    for choice in choices:
+        assert assemble([sse({"choices": [choice]})]).complete
+
+
 # ---- the short way ----
 
 DELTAS = st.fixed_dictionaries(

@@ -1,7 +1,8 @@
 """What a server put into a 200 in place of an answer: whether an event is an error, and a chunk inside an envelope.
 
 Errors come under `error`, under keys of their own, as a code and a sentence, inside another object, beside choices that
-are null or empty. What holds choices or a usage is an answer; an error object with nothing in it says that all is well.
+are null or empty, or inside a choice. What else holds choices or a usage is an answer; an error object with nothing in it
+says that all is well.
 
 Does not know which kind of error it is.
 """
@@ -30,7 +31,9 @@ def fault_in(event: Event) -> Any:
     base = value.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in _FINE:
         return value
-    if value.get("choices") or value.get("usage"):
+    if value.get("choices"):
+        return _fault_in_choice(value["choices"])
+    if value.get("usage"):
         return None
     inner = value.get("Response", value.get("response"))  # Tencent cloud
     if isinstance(inner, dict) and _is_error(inner.get("Error", inner.get("error"))):
@@ -39,6 +42,15 @@ def fault_in(event: Event) -> Any:
         return value
     said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))
     return value if isinstance(value.get("detail"), (str, list)) or (said and _is_refused(value)) else None
+
+
+def _fault_in_choice(choices: Any) -> Any:
+    """The error that stands in a choice, in its delta or its message, and nothing of what stands beside it."""
+    for choice in choices if isinstance(choices, list) else []:
+        for holder in (choice, choice.get("delta"), choice.get("message")) if isinstance(choice, dict) else ():
+            if isinstance(holder, dict) and _is_error(holder.get("error")):
+                return {"error": holder["error"]}
+    return None
 
 
 def unwrapped(value: dict[str, Any]) -> dict[str, Any]:

@@ -95,6 +95,11 @@ class Assembler:
         return self._messages is not None
 
     @property
+    def _failed(self) -> bool:
+        """Whether the finish reason means an error."""
+        return (self.finish_reason or "").lower() in _FAILED
+
+    @property
     def calling(self) -> bool:
         """Whether a tool call was begun."""
         return len(self._calls) > 0
@@ -106,7 +111,7 @@ class Assembler:
             return []
         found = fault_in(event)
         if found is not None:
-            if not self.ended:
+            if not self.ended or self._failed:
                 self.fault = self.fault or found
             return []
         value = event.value
@@ -124,7 +129,7 @@ class Assembler:
         reason = self.finish_reason
         word = (reason or "").lower()
         overflowed = bool(_WINDOW.search(word))
-        failed = word in _FAILED
+        failed = self._failed
         complete = self.ended and not failed and self.fault is None
         calls = self._calls.finish()
         if complete and word in _CALLED and not calls:
