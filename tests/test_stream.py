@@ -13,6 +13,7 @@ from server import ScriptedServer, chunk, raw, sse, text
 from wiring import asking, rows
 
 from agent.errors import AgentError, APIError, ContextOverflow
+from agent.events import Waiting
 from agent.messages import ToolCall, Usage, tool_calls
 from agent.wire.sse import Event, EventReader
 from agent.wire.stream import Assembled, Assembler
@@ -485,6 +486,97 @@ def test_an_error_inside_a_choice_of_plain_json_and_after_its_finish_reason() ->
         with ScriptedServer([served_so]) as server, pytest.raises(APIError) as caught:
             asking(server).ask()
         assert (caught.value.kind, MONEY["message"] in caught.value.text) == ("billing", True)
+
+
+WORDS: list[tuple[str, str, str]] = [
+    # data, kind, what is shown
+    ("prompt is too long: 9000 tokens > 8192 maximum", "overflow", "prompt is too long: 9000 tokens > 8192 maximum"),
+    ("[ERROR] Rate limit exceeded", "rate_limit", "[ERROR] Rate limit exceeded"),
+    ("Error: 您的余额不足", "billing", "Error: 您的余额不足"),
+    ('"Invalid API key provided"', "auth", "Invalid API key provided"),
+    ("""b'{"error":"Rate limit exceeded"}'""", "rate_limit", "Rate limit exceeded"),
+    ("""b'{"error":{"message":"It isn\\'t paid","code":402}}'""", "billing", "It isn't paid"),
+    ("""b"no capacity left" """, "overloaded", "no capacity left"),
+    ("{'error': {'message': 'Too many requests', 'param': None}}", "rate_limit", "Too many requests"),
+    ("{'error': 'context length exceeded (n_ctx=4096, n_tokens=5000)', 'at': now}", "overflow",
+     "{'error': 'context length exceeded (n_ctx=4096, n_tokens=5000)', 'at': now}"),
+    ("something went wrong upstream", "server", "something went wrong upstream"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b""])
+@pytest.mark.parametrize("begin", [b"", b"data: ping\n\n", sse(chunk({"role": "assistant", "content": ""}))])
+@pytest.mark.parametrize("data, kind, shown", WORDS)
+def test_words_in_place_of_json_are_what_the_server_said(
+    data: str, kind: str, shown: str, begin: bytes, end: bytes
+) -> None:
+    reply = raw([begin, sse(data), end])
+    with ScriptedServer([reply], repeat_last=True) as server, pytest.raises(AgentError) as caught:
+        asking(server).ask()
+    assert (caught.value.kind, caught.value.text.endswith(": " + shown)) == (kind, True)
+
+
+def test_words_without_any_framing_and_before_a_break() -> None:
+    words = "[ERROR] Rate limit exceeded"
+    for reply in (raw(words, "text/plain"), raw(words, "application/json"), raw([sse(words)], ending="cut")):
+        with ScriptedServer([reply], repeat_last=True) as server, pytest.raises(APIError) as caught:
+            asking(server).ask()
+        assert caught.value.kind == "rate_limit"
+
+
+@pytest.mark.parametrize("cut_off", [
+    b'data: {"choices": [{"index": 0, "delta": {"content": "He', b'data: {"choices"', b"data: {", b'data: [{"choices": [',
+    b'data: "Hel', b"data: [DO", b'data: busy, please wait\n\ndata: {"choi', b'{"choices": [{"message": {"content": "He',
+])  # fmt: skip
+def test_json_that_is_cut_is_an_answer_that_broke_off(cut_off: bytes) -> None:
+    """And is asked for again."""
+    with ScriptedServer([raw([cut_off]), text("whole")]) as server:
+        asked = asking(server)
+        assert asked.ask().message["content"] == "whole"
+    waits = [e.reason for e in asked.events if isinstance(e, Waiting)]
+    assert waits == ["The connection failed: the answer broke off before its end"]
+
+
+@pytest.mark.parametrize("cut_off", [b"dat", b"e", b": ping\n\nda", b": ping\n\nretr"])
+def test_a_line_that_is_cut_is_no_text_of_another_server(cut_off: bytes) -> None:
+    with ScriptedServer([raw([cut_off]), text("whole")]) as server:
+        assert asking(server).ask().message["content"] == "whole"
+
+
+def test_words_beside_an_answer_are_not_its_failure() -> None:
+    events = [
+        sse("a new server version is coming"),
+        sse(chunk({"content": "Hi"})),
+        sse(chunk({}, "stop")),
+        sse("[DONE]"),
+    ]
+    with ScriptedServer([raw(events)]) as server:
+        reply = asking(server).ask()
+    assert (reply.message["content"], reply.complete) == ("Hi", True)
+
+
+BODIES: list[tuple[Any, str, str]] = [
+    ({"message": "Too many requests, slow down"}, "rate_limit", "Too many requests, slow down"),
+    ({"Message": FULL}, "overflow", FULL),
+    ({"Error": {"Code": "Throttling", "Message": "Request was denied"}}, "rate_limit", "Request was denied"),
+    ({"detail": {"message": FULL}}, "overflow", FULL),
+    ({"errorMessage": "The model is currently busy", "errorType": "x"}, "overloaded", "The model is currently busy"),
+    ({"status": "error", "message": "Payment required"}, "billing", "Payment required"),
+    ({"status": "ERROR", "data": {"why": FULL}}, "overflow", FULL),
+    ({"choices": [], "message": "Too many requests"}, "rate_limit", "Too many requests"),
+    ({"choices": None, "msg": "something broke"}, "server", "something broke"),
+    ({"id": 7, "details": "Invalid API key"}, "auth", "Invalid API key"),
+]
+
+
+@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("body, kind, shown", BODIES, ids=[shown for _, _, shown in BODIES])
+def test_what_a_body_without_an_answer_says_is_the_failure(body: Any, kind: str, shown: str, framed: bool) -> None:
+    """Under whatever key it stands, in plain JSON or in a stream with its end mark."""
+    reply = raw([sse(body), sse("[DONE]")]) if framed else raw(json.dumps(body), "application/json")
+    with ScriptedServer([reply], repeat_last=True) as server, pytest.raises(AgentError) as caught:
+        asking(server).ask()
+    assert (caught.value.kind, caught.value.text.endswith(": " + shown)) == (kind, True)
 
 
 def test_an_error_inside_a_choice_that_says_nothing_is_none() -> None:

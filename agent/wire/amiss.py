@@ -14,8 +14,11 @@ from typing import Any
 
 from agent.wire.sse import Event
 
-_ERROR_KEYS = ("error_code", "errors", "error_msg", "error_message", "error_type")
+_ERROR_KEYS = (
+    "error_code", "errors", "error_msg", "error_message", "error_type", "errormessage", "errortype", "errorcode",
+)  # fmt: skip
 _FINE = (None, 0, "0", 200, "200")
+_FAILED = ("error", "failed", "failure")
 
 
 def fault_in(event: Event) -> Any:
@@ -35,13 +38,21 @@ def fault_in(event: Event) -> Any:
         return _fault_in_choice(value["choices"])
     if value.get("usage"):
         return None
-    inner = value.get("Response", value.get("response"))  # Tencent cloud
-    if isinstance(inner, dict) and _is_error(inner.get("Error", inner.get("error"))):
+    found = _lowered(value)
+    inner = found.get("response")  # Tencent cloud
+    if _is_error(found.get("error")) or (isinstance(inner, dict) and _is_error(_lowered(inner).get("error"))):
         return value
-    if value.get("object") == "error" or any(value.get(key) for key in _ERROR_KEYS):
+    if found.get("object") == "error" or any(found.get(key) for key in _ERROR_KEYS):
         return value
-    said = any(isinstance(value.get(key), str) for key in ("message", "msg", "details"))
-    return value if isinstance(value.get("detail"), (str, list)) or (said and _is_refused(value)) else None
+    if isinstance(found.get("detail"), (str, list, dict)) or str(found.get("status")).lower() in _FAILED:
+        return value
+    return value if says_something(value) and _is_refused(found) else None
+
+
+def says_something(value: dict[str, Any]) -> bool:
+    """Whether a value has a sentence for people where errors have theirs. Only where no answer came is it one."""
+    found = _lowered(value)
+    return any(isinstance(said := found.get(key), str) and said.strip() for key in ("message", "msg", "details"))
 
 
 def _fault_in_choice(choices: Any) -> Any:
@@ -61,6 +72,10 @@ def unwrapped(value: dict[str, Any]) -> dict[str, Any]:
             if isinstance(inner, dict) and any(isinstance(inner.get(k), list) for k in ("choices", "candidates")):
                 return inner
     return value
+
+
+def _lowered(value: dict[str, Any]) -> dict[str, Any]:
+    return {str(key).lower(): inner for key, inner in value.items()}
 
 
 def _is_error(error: Any) -> bool:

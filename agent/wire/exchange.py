@@ -85,7 +85,7 @@ class Exchange:
             self._follow(pieces, deadline)
         except TemporaryError as error:
             if not assembler.ended:
-                raise (self._stalled() if error.kind == "timeout" else error) from None
+                raise self._refused_in_words() or (self._stalled() if error.kind == "timeout" else error) from None
         if not assembler.done:
             events = self._reader.close()
             for event in events:
@@ -96,6 +96,9 @@ class Exchange:
             self._drain(pieces, deadline)
         if assembler.fault is not None:
             raise Refusal(200, {}, assembler.fault)
+        refused = self._refused_in_words()
+        if refused:
+            raise refused
         if not assembler.ended:
             raise self._unfinished()
         return assembler.finish()
@@ -143,6 +146,11 @@ class Exchange:
             return fault("timeout", f"nothing came for {self._stall:g} s", hint=hint)
         beats = " (only heartbeats)" if self._reader.comments else ""
         return fault("timeout", f"no answer within {self._first:g} s{beats}")
+
+    def _refused_in_words(self) -> Refusal | None:
+        """What the server said, in no form of an error, where nothing of an answer came."""
+        said = self._reader.words or self.assembler.aside
+        return Refusal(200, {}, said) if said and not self.assembler.started else None
 
     def _unfinished(self) -> Exception:
         """Why a stream that ended without an end mark is no answer."""

@@ -18,6 +18,7 @@ _READ = 6_000
 """Characters of a refusal that are judged: what is longer quotes something."""
 _ENDLESS = re.compile(r"\d{19,}")
 """Digits that count nothing, and of which Python makes no number when there are thousands."""
+_REPR = re.compile(r"""b['"]|\{'""")
 _QUIET_KEYS = {
     "failed_generation", "input", "request_id", "id", "provider_name", "more_info", "documentation_url", "trace",
     "model", "object", "@type", "plan_type", "object_id",
@@ -26,7 +27,8 @@ _CODE_KEYS = {
     "code", "type", "status", "error_code", "error_type", "reason", "title", "http_code", "quotaid",
 }  # fmt: skip
 _SHOWN_FIRST = (
-    "raw", "message", "msg", "error_message", "error_msg", "status_msg", "detail", "details", "error", "title",
+    "raw", "message", "msg", "error_message", "errormessage", "error_msg", "status_msg", "detail", "details", "error",
+    "title",
 )  # fmt: skip
 
 
@@ -56,6 +58,8 @@ def read_body(body: Any) -> Reading:
     prose = False
     if isinstance(value, str):
         value, text = (loads(value.encode()) if value.lstrip()[:1] in ("{", "[") else None), value
+    if value is None and _REPR.match(text):
+        value, text = _from_repr(text)
     if value is None:
         if text.lstrip()[:1] == "<" and not _is_markup_of_data(text):
             return _read_page(text)
@@ -80,6 +84,21 @@ def read_body(body: Any) -> Reading:
     titled = [str(v) for k, v in pairs if k == "title"]
     sentences = _ENDLESS.sub("0", "\n".join([*texts, *titled])[:_READ].lower())
     return Reading(sentences, codes[:_READ], typed, " ".join(said.split()), loc, prose=prose)
+
+
+def _from_repr(text: str) -> tuple[Any, str]:
+    """The value of a Python repr, and the text inside it: bytes that hold JSON, a dict."""
+    import ast
+    import warnings
+
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None, text
+    if isinstance(value, bytes):
+        return loads(value) if value.lstrip()[:1] in (b"{", b"[") else None, value.decode("utf-8", "replace")
+    return value if isinstance(value, dict) else None, text
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:

@@ -19,6 +19,11 @@ import orjson
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_FIELDS = (b"data", b"event", b"id", b"retry")
+_JSON_BEGUN = re.compile(r"""\s*(?:\{(?!')|"|\[\s*(?:[\[{"\d]|$))""")
+_ONE_WORD = re.compile(r"\W*[A-Za-z]*\W*")
+"""Says nothing: a heartbeat, or the half of an end mark."""
+_KEPT = 6_000
 
 
 class Event(NamedTuple):
@@ -33,7 +38,8 @@ class EventReader:
     """Feed it bytes in any pieces; it gives the events that are complete.
 
     `comments` counts heartbeats, `damaged` the events that were not JSON, `html` is true for a page, `stray` is the
-    first line that belongs to no event.
+    first line that belongs to no event, `words` the sentences that came as data in place of JSON; "" where the last of
+    it was JSON that was cut.
     """
 
     def __init__(self) -> None:
@@ -41,6 +47,7 @@ class EventReader:
         self.damaged = 0
         self.html = False
         self.stray = b""
+        self.words = ""
         self.body = b""
         self._mode = ""
         self._rest = b""
@@ -73,7 +80,10 @@ class EventReader:
         """The events that the end of the answer completes."""
         if self._mode in ("json", "html", ""):
             self.body, self._rest = self._rest, b""
-            return [Event("", b"", v) for v in self._values(self.body)] if self._mode == "json" else []
+            values = self._values(self.body) if self._mode == "json" else []
+            if self.damaged and not values:
+                self._note(self.body.decode("utf-8", "replace"))
+            return [Event("", b"", value) for value in values]
         events = self._lines(final=True)
         if self._rest:
             events += self._line(self._rest)
@@ -129,7 +139,7 @@ class EventReader:
             self._name = value.decode("utf-8", "replace").strip()
         elif field == b"error":
             return [self._event("error", value)]
-        elif field not in (b"id", b"retry"):
+        elif not any(known.startswith(field) for known in _FIELDS):  # the last line may be cut
             self.stray = self.stray or line
         return []
 
@@ -149,7 +159,9 @@ class EventReader:
     def _event(self, name: str, data: bytes) -> Event:
         if data[:1] == b"{":
             value = loads(data)
-            self.damaged += value is None
+            if value is None:
+                self.damaged += 1
+                self._note(data.decode("utf-8", "replace"))
             return Event(name, data, value)
         while data.startswith(b"data:"):  # a proxy that framed it twice
             data = data[5:].lstrip()
@@ -158,7 +170,16 @@ class EventReader:
             if data.strip().upper() == b"[DONE]":
                 return Event("[DONE]", data, None)
             self.damaged += 1
+        if value is None or isinstance(value, str):
+            self._note(value or data.decode("utf-8", "replace"))
         return Event(name, data, value)
+
+    def _note(self, text: str) -> None:
+        """Keep the words that stand in place of JSON."""
+        if _JSON_BEGUN.match(text):
+            self.words = ""
+        elif not _ONE_WORD.fullmatch(text):
+            self.words = f"{self.words}\n{text}".strip()[:_KEPT]
 
     def _values(self, data: bytes) -> list[Any]:
         """The JSON objects that stand one after another; an array of objects is its elements."""

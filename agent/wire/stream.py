@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from agent.messages import Delta, Message, Usage
 from agent.wire import clean
-from agent.wire.amiss import fault_in, unwrapped
+from agent.wire.amiss import fault_in, says_something, unwrapped
 from agent.wire.foreign import Translator
 from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of, spoken
 from agent.wire.sse import Event
@@ -64,12 +64,14 @@ class Assembler:
     """Takes events in order; see the module.
 
     `started`: something was shown or a call was begun, so a retry would show it twice. `ended`: a finish reason or an
-    end mark was seen; `done`: nothing more can follow. `fault`: what the server said went wrong, or None.
+    end mark was seen; `done`: nothing more can follow. `fault`: what the server said went wrong, or None; `aside`: what
+    it said that is no part of an answer, which stands for one where none comes.
     """
 
     def __init__(self) -> None:
         self.started = self.ended = self.done = False
         self.fault: Any = None
+        self.aside: Any = None
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.model = ""
@@ -118,9 +120,10 @@ class Assembler:
         if not isinstance(value, dict):
             return []
         value = unwrapped(value)
-        if "choices" in value:
-            return self._chunk(value)
-        return [delta for chunk in self._translator.translate(value) or [value] for delta in self._chunk(chunk)]
+        chunks = [] if "choices" in value else self._translator.translate(value)
+        if not chunks and not value.get("choices") and says_something(value):
+            self.aside = value
+        return [delta for chunk in chunks or [value] for delta in self._chunk(chunk)]
 
     def finish(self) -> Assembled:
         """The answer as far as it came."""
