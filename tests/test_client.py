@@ -374,6 +374,21 @@ def test_a_window_is_learned_where_a_second_number_bears_it_out(
     assert {k: v for k, v in found.items() if k != "at"} == learned
 
 
+@pytest.mark.parametrize("code", [200, 201, 202, 203, 206, 207, 299])
+def test_every_status_of_success_is_an_answer(code: int) -> None:
+    """Streamed or whole; what it says went wrong is read as ever, and none without a body is an answer."""
+    streamed = raw([sse(chunk({"content": "Hi"}, "stop")), sse("[DONE]")], status=code)
+    whole = status(code, {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]})
+    for reply in (streamed, whole):
+        with ScriptedServer([reply]) as server:
+            answer = asking(server).ask()
+        assert (answer.message["content"], answer.complete, len(server.requests)) == ("Hi", True, 1)
+    for body, kind in ((SLOW, "rate_limit"), ("<html><title>Sign in</title></html>", "html"), ("", "empty")):
+        with ScriptedServer([status(code, body)], repeat_last=True) as server, pytest.raises(APIError) as caught:
+            asking(server).ask()
+        assert caught.value.kind == kind
+
+
 def test_an_empty_answer_is_asked_for_once_more_and_then_taken() -> None:
     with ScriptedServer([text(""), text("")]) as server:
         asked = asking(server)

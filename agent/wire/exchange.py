@@ -24,7 +24,7 @@ DRAIN_SECONDS = 0.05
 
 
 class Refusal(Exception):
-    """The server's own words in place of an answer: status (200 for an error inside a stream), headers, body."""
+    """The server's own words in place of an answer: status (200 for an error inside one), headers, body."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: Any) -> None:
         super().__init__(status)
@@ -60,7 +60,7 @@ class Exchange:
         if self._debug:
             self._debug(f"< HTTP {response.status_code} {dict(response.headers)}")
         try:
-            if response.status_code != 200:
+            if not 200 <= response.status_code < 300:
                 raise self._refused(response)
             return self._read(response, deadline)
         finally:
