@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from email.utils import formatdate
 from typing import Any
 
@@ -113,6 +114,30 @@ def test_the_delay_may_stand_in_the_text() -> None:
         with pytest.raises(TemporaryError) as caught:
             asked.ask()
     assert (asked.slept, caught.value.retry_after) == ([0.35], 60.5)
+
+
+@pytest.mark.parametrize("code", [429, 200])
+def test_a_delay_in_the_headers_that_a_gateway_quotes_is_kept(code: int) -> None:
+    """They stand inside the error; those of the answer itself count too when the error stands in a 200."""
+    error = {
+        "code": 429,
+        "message": "Rate limit exceeded: limit_rpm",
+        "metadata": {"provider_name": "x", "headers": {}},
+    }
+    for given, quoted in (({}, {"Retry-After": "12"}), ({"retry-after": "12s"}, {})):
+        error["metadata"] = {"headers": quoted}
+        with ScriptedServer([status(code, {"error": error}, given), text("ok")]) as server:
+            asked = asking(server)
+            assert asked.ask().message["content"] == "ok"
+        assert asked.slept == [12.0]
+    soon = str(int((time.time() + 40) * 1000))
+    error["metadata"] = {
+        "headers": {"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": soon}
+    }
+    with ScriptedServer([status(code, {"error": error}), text("ok")]) as server:
+        asked = asking(server)
+        assert asked.ask().message["content"] == "ok"
+    assert 20 < asked.slept[0] <= 40
 
 
 def test_waiting_is_capped_in_total() -> None:

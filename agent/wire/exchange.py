@@ -50,6 +50,7 @@ class Exchange:
         self._on_delta = on_delta
         self._debug = debug
         self._reader = EventReader()
+        self._headers: Mapping[str, str] = {}
 
     def run(self, body: bytes, meanwhile: Callable[[], object] = lambda: None) -> Assembled:
         """Send and read; `meanwhile` is called in between. Raises: `Refusal`, `TemporaryError` (timeout, connection,
@@ -70,7 +71,7 @@ class Exchange:
         body = self._transport.whole(response)
         if self._debug:
             self._debug(body.decode("utf-8", "replace"))
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        headers = _lower(response.headers)
         if 300 <= response.status_code < 400:
             where = headers.get("location", "").rpartition("@")[2]
             said = f"The server sends us elsewhere: {where}"
@@ -80,6 +81,7 @@ class Exchange:
     def _read(self, response: Any, deadline: Deadline) -> Assembled:
         """Read the stream to its end, showing fragments as they come."""
         assembler = self.assembler
+        self._headers = _lower(response.headers)
         pieces = self._transport.read(response)
         try:
             self._follow(pieces, deadline)
@@ -95,7 +97,7 @@ class Exchange:
         elif assembler.calling:
             self._drain(pieces, deadline)
         if assembler.fault is not None:
-            raise Refusal(200, {}, assembler.fault)
+            raise Refusal(200, self._headers, assembler.fault)
         refused = self._refused_in_words()
         if refused:
             raise refused
@@ -150,7 +152,7 @@ class Exchange:
     def _refused_in_words(self) -> Refusal | None:
         """What the server said, in no form of an error, where nothing of an answer came."""
         said = self._reader.words or self.assembler.aside
-        return Refusal(200, {}, said) if said and not self.assembler.started else None
+        return Refusal(200, self._headers, said) if said and not self.assembler.started else None
 
     def _unfinished(self) -> Exception:
         """Why a stream that ended without an end mark is no answer."""
@@ -158,11 +160,15 @@ class Exchange:
 
         reader, started = self._reader, self.assembler.started
         if reader.html:
-            return Refusal(200, {}, reader.body)
+            return Refusal(200, self._headers, reader.body)
         if reader.stray and not started:
-            return Refusal(200, {}, reader.stray)
+            return Refusal(200, self._headers, reader.stray)
         if started or reader.damaged:
             return fault("connection", "the answer broke off before its end")
         error = fault("empty", "no event came" + (", only heartbeats" if reader.comments else ""))
         error.retries = 1
         return error
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

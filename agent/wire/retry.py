@@ -24,6 +24,12 @@ _SPOKEN = re.compile(
     r"(?:(?:try again|retry|retrying|come back|available|resets?|wait)\s*(?:in|after|for)?\s*(?:at least|about)?\s*|"
     r"(?:请在|请于|等待)\s*)(?=\d)"
 )
+_WRITTEN = re.compile(r"retry(?:[-_]after\W{1,4}|[-_ ]?after ?[:=]\W{0,3})(?=\d)")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?![\d\-/:])")
+_ASKED = (
+    "retrydelay", "retry_after", "retryafter", "retry_after_seconds", "resets_in_seconds", "reset_after",
+    "estimated_time",
+)  # fmt: skip
 _SPOKEN_AFTER = re.compile(r"(\d+(?:\.\d+)?)\s*(秒|分钟|小时)(?:后|之后|再)")
 
 
@@ -33,23 +39,26 @@ def ladder(attempt: int, dice: float) -> float:
 
 
 def asked_delay(headers: Mapping[str, str], typed: Mapping[str, Any], text: str, now: float) -> float | None:
-    """The delay a server asks for: its headers (lower-case names) first, then its JSON by key, then its words (lower
-    case). `now` is Unix time. None where it asks for none, or for nothing sensible (zero, negative, garbage)."""
+    """The delay a server asks for: its headers (lower-case names) first, then its JSON by key, in which another server's
+    headers may stand, then its words (lower case). `now` is Unix time. None where it asks for none, or for nothing
+    sensible (zero, negative, garbage)."""
     for name in ("retry-after-ms", "x-ms-retry-after-ms", "x-retry-after-ms"):
         found = _positive(headers.get(name))
         if found:
             return found / 1000
-    found = _positive(headers.get("retry-after")) or _until(headers.get("retry-after"), now)
+    found = _moment(headers.get("retry-after"), now)
     if found:
         return found
+    stated = {name.replace("-", "_"): value for name, value in typed.items()}
     for name in ("retry_after_ms", "retryafterms"):
-        if _positive(typed.get(name)):
-            return float(typed[name]) / 1000
-    for name in ("retrydelay", "retry_after", "retryafter", "retry_after_seconds", "resets_in_seconds", "reset_after"):
-        found = _positive(typed.get(name)) or duration(str(typed.get(name, "")))
+        if _positive(stated.get(name)):
+            return float(stated[name]) / 1000
+    for name in _ASKED:
+        found = _moment(stated.get(name), now)
         if found:
             return found
-    return _spoken(text) or _window_reset(headers, now)
+    within = {name: str(value) for name, value in typed.items()}
+    return _spoken(text, now) or _window_reset(headers, now) or _window_reset(within, now)
 
 
 def duration(text: str) -> float | None:
@@ -61,7 +70,13 @@ def duration(text: str) -> float | None:
     return days * 86400 + hours * 3600 + minutes * 60 + seconds + milliseconds / 1000 or None
 
 
-def _spoken(text: str) -> float | None:
+def _spoken(text: str, now: float) -> float | None:
+    for found in _WRITTEN.finditer(text):  # a header told in words: a number alone is seconds
+        rest = text[found.end() :]
+        number = _NUMBER.match(rest)
+        seconds = duration(rest) or (_moment(number[0], now) if number else None)
+        if seconds:
+            return seconds
     for found in _SPOKEN.finditer(text):
         seconds = duration(text[found.end() :])
         if seconds:
@@ -78,14 +93,15 @@ def _window_reset(headers: Mapping[str, str], now: float) -> float | None:
             continue
         left = headers.get(name.replace("reset", "remaining"))
         if left is not None and left.strip() == "0":
-            waits.append(_reset(value, now))
+            waits.append(_moment(value, now))
     return max((w for w in waits if w), default=None)
 
 
-def _reset(value: str, now: float) -> float | None:
+def _moment(value: Any, now: float) -> float | None:
+    """Seconds until what is stated in any form: seconds, a duration, a date, Unix time in seconds or milliseconds."""
     number = _positive(value)
     if number is None:
-        return duration(value) or _until(value, now)
+        return duration(value) or _until(value, now) if isinstance(value, str) else None
     if number > 1e11:
         number /= 1000
     return number if number < 1e8 else number - now if number > now else None
@@ -100,9 +116,9 @@ def _positive(value: Any) -> float | None:
     return number if 0 < number < float("inf") and not isinstance(value, bool) else None
 
 
-def _until(value: str | None, now: float) -> float | None:
+def _until(value: str, now: float) -> float | None:
     """Seconds until an HTTP date or an RFC 3339 time; None when it is past or no date."""
-    if not value or not re.search(r"\d{4}", value):
+    if not re.search(r"\d{4}", value):
         return None
     from datetime import UTC, datetime
     from email.utils import parsedate_to_datetime
