@@ -26,6 +26,7 @@ from agent.redact import redact, secret_values
 from agent.wire import FILTERED, Dialect
 from agent.wire.body import encode_request, output_cap
 from agent.wire.exchange import Exchange, Refusal
+from agent.wire.leaked import remark_on
 from agent.wire.memory import Memory
 from agent.wire.providers import Target, structured
 from agent.wire.reports import outgrown, read_in_part
@@ -236,11 +237,10 @@ class _Completion:
     def _remark(self, answer: Assembled) -> None:
         """Notices about an answer that is complete but not as it should be."""
         client, usage = self.client, answer.usage
-        if answer.call_in_text:
-            client._notice(
-                "warning", "call_in_text",
-                f"{client.name} writes tool calls as text; they are not run. Start its server with a tool template",
-            )  # fmt: skip
+        offered = self.request.tools if self.request.call_tools and client.dialect.tools else ()
+        meant = remark_on(answer.message, answer.finish_reason, offered)
+        if meant:
+            client._notice("warning", "call_in_text", f"{client.name} {meant}")
         if usage is None:
             return
         if answer.truncated and client.window and usage.prompt + usage.completion >= 0.98 * client.window:

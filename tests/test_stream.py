@@ -13,8 +13,9 @@ from server import ScriptedServer, chunk, raw, sse, text
 from wiring import asking, rows
 
 from agent.errors import AgentError, APIError, ContextOverflow
-from agent.events import Waiting
+from agent.events import Notice, Waiting
 from agent.messages import ToolCall, Usage, tool_calls
+from agent.wire import Dialect
 from agent.wire.sse import Event, EventReader
 from agent.wire.stream import Assembled, Assembler
 
@@ -406,11 +407,92 @@ def test_reasoning_that_no_answer_follows_is_asked_for_once_more() -> None:
     assert (reply.message["reasoning_content"], reply.complete, asked.codes()) == ("hm", True, ["empty_answer"])
 
 
-def test_a_call_written_as_text_is_said_and_not_run() -> None:
+BASH: list[dict[str, Any]] = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
+LS = '{"name": "bash", "arguments": {"command": "ls"}}'
+LEFT = [
+    f"<tool_call>\n{LS}\n</tool_call>",
+    "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>",
+    "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>",
+    '<function=bash>{"command": "ls"}</function>',
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>bash\n",
+    '<｜DSML｜function_calls>\n<｜DSML｜invoke name="bash">',
+    f"[TOOL_CALLS][{LS}]",
+    '[TOOL_CALLS]bash[ARGS]{"command": "ls"}',
+    '<|python_tag|>{"name": "bash", "parameters": {"command": "ls"}}',
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.bash:0<|tool_call_argument_begin|>{"command": "ls"}',
+    '<minimax:tool_call>\n<invoke name="bash">\n<parameter name="command">ls</parameter>',
+    '<function_calls>\n<invoke name="bash">\n<parameter name="command">ls</parameter>',
+    '<|channel|>commentary to=functions.bash <|constrain|>json<|message|>{"command": "ls"}',
+    'commentary to=functions.bash json{"command": "ls"}',
+    f"[{LS}]",
+    LS,
+    "{'name': 'bash', 'arguments': {'command': 'ls'}}",
+    '{"type": "tool_use", "id": "x", "name": "bash", "input": {"command": "ls"}}',
+    '{"type": "function", "function": {"name": "bash", "arguments": "{}"}}',
+]
+SHOWN = [
+    f"It looks so:\n\n```json\n{LS}\n```\nand nothing else.",
+    f"It looks so:\n~~~\n<tool_call>\n{LS}\n</tool_call>\n~~~",
+    f"  ````\n```\n<tool_call>{LS}</tool_call>\n```\n  ````\n",
+    f"Write `<tool_call>{LS}</tool_call>` there.",
+    "Write ``<function=bash>`{} `` and `[TOOL_CALLS][{`, `<|python_tag|>{`, `<minimax:tool_call>`.",
+    "A template writes <tool_call> before a call and [TOOL_CALLS] in another.",
+    'The file holds {"name": "left-pad", "arguments": ["x"]} and more.',
+    "Name the function whose arguments are wrong.",
+    '{"name": "bash", "version": "5.2"}',
+    "x < y, a[0] and {} are code.",
+]
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls"])
+@pytest.mark.parametrize("before", ["", "I will look.\n\n", "Run `ls`:\n```sh\nls\n```\n"])
+@pytest.mark.parametrize("left", LEFT)
+def test_a_call_written_as_text_is_said_and_not_run(left: str, before: str, reason: str) -> None:
+    """In the marks of any model, after prose or alone. The one form that is read where the server says so is in order."""
+    run = left == LEFT[0] and not before and reason == "tool_calls"
+    with ScriptedServer([text(before + left, finish=reason)]) as server:
+        asked = asking(server)
+        reply = asked.ask(tools=BASH)
+    assert (len(tool_calls(reply.message)), asked.codes()) == ((1, []) if run else (0, ["call_in_text"]))
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_call_that_is_only_shown_is_not_remarked_on(shown: str) -> None:
+    with ScriptedServer([text(shown)]) as server:
+        asked = asking(server)
+        asked.ask(tools=BASH)
+    assert asked.codes() == []
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_where_no_tool_was_offered_nothing_was_called(left: str) -> None:
+    """No tools, tools that may not be called, and a model that is told of none."""
+    with ScriptedServer([text(f"So: {left}")], repeat_last=True) as server:
+        asked = asking(server)
+        asked.ask()
+        asked.ask(tools=BASH, call_tools=False)
+        told = asking(server, dialect=Dialect(tools=False))
+        told.ask(tools=BASH)
+    assert asked.codes() + told.codes() == []
+
+
+def test_an_answer_that_ends_with_a_call_and_has_none_is_remarked_on() -> None:
+    with ScriptedServer(
+        [text("I will look.", finish=reason) for reason in ("tool_calls", "tool_use", "stop")]
+    ) as server:
+        asked = asking(server)
+        for _ in range(3):
+            asked.ask(tools=BASH)
+    said = [e.text for e in asked.events if isinstance(e, Notice)]
+    assert said == ["scripted ended as if it called a tool, and no call came; nothing is run"] * 2
+
+
+def test_a_fence_that_is_the_whole_answer_is_a_call_in_text() -> None:
+    """As a small model on llama.cpp writes it."""
     row = next(r for r in rows("quirks") if r["id"] == 900)
     with ScriptedServer([served(row)]) as server:
         asked = asking(server)
-        reply = asked.ask()
+        reply = asked.ask(tools=BASH)
     assert (tool_calls(reply.message), asked.codes()) == ([], ["call_in_text"])
 
 

@@ -18,6 +18,7 @@ from agent.messages import Delta, Message, Usage
 from agent.wire import clean
 from agent.wire.amiss import fault_in, says_something, unwrapped
 from agent.wire.foreign import Translator
+from agent.wire.leaked import CALLED, calls_in
 from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of, spoken
 from agent.wire.sse import Event
 from agent.wire.toolcalls import CallsBeingWritten
@@ -30,18 +31,15 @@ _FAILED = {
     "insufficient_system_resource", "network_error", "abort", "aborted", "error", "malformed_function_call",
     "unexpected_tool_call", "failed", "cancelled", "timeout",
 }  # fmt: skip
-_CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
 _PLAIN = frozenset("id object created model choices system_fingerprint service_tier obfuscation provider usage".split())
 _PLAIN_CHOICE = frozenset("index delta finish_reason native_finish_reason stop_reason logprobs token_ids".split())
 """What a chunk, and its one choice, may hold where nothing but text is in it. Anything else takes the long way."""
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
-_TEXT_CALL = r"(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>"
-_LOOKS_LIKE_CALL = r"""\s*(?:```\w*\s*|<tool_call>\s*|<function=)?\{?\s*["']?(?:name|tool|function)\b"""
 
 
 class Assembled(NamedTuple):
     """A whole answer. `failed` when the server ended it with a reason that means an error; `overflowed` when it ran
-    into the window; `cut_calls` counts calls that must not run; `call_in_text` when the text looks like a call."""
+    into the window; `cut_calls` counts calls that must not run."""
 
     message: Message
     finish_reason: str | None
@@ -52,7 +50,6 @@ class Assembled(NamedTuple):
     failed: bool
     overflowed: bool
     cut_calls: int
-    call_in_text: bool
 
     @property
     def empty(self) -> bool:
@@ -135,8 +132,8 @@ class Assembler:
         failed = self._failed
         complete = self.ended and not failed and self.fault is None
         calls = self._calls.finish()
-        if complete and word in _CALLED and not calls:
-            text, calls = _calls_in(text)
+        if complete and word in CALLED and not calls:
+            text, calls = calls_in(text)
         truncated = complete and (overflowed or bool(_LENGTH.search(word)))
         cut = len(self._calls) if not complete or truncated else 0
         if not complete:
@@ -148,8 +145,7 @@ class Assembler:
             message["reasoning_details"] = self._details
         if calls:
             message["tool_calls"] = calls
-        looks = complete and not calls and "arguments" in text and bool(re.match(_LOOKS_LIKE_CALL, text))
-        return Assembled(message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut, looks)
+        return Assembled(message, reason, self.usage, self.model, complete, truncated, failed, overflowed, cut)
 
     def plain(self, value: Any) -> str:
         """The short way for what nearly every event is: one piece of text and nothing else. "" for all others, which are
@@ -306,19 +302,3 @@ class Assembler:
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
-    """Calls that a server's parser left in the text, when its own finish reason says there are some and the text is
-    nothing else; otherwise the text and no calls."""
-    if not text.strip() or re.sub(_TEXT_CALL, "", text).strip():
-        return text, []
-    from agent.wire.sse import loads
-
-    writing = CallsBeingWritten()
-    for at, written in enumerate(re.findall(_TEXT_CALL, text)):
-        call = loads(written.encode())
-        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-            return text, []
-        writing.add({"index": at, "function": {"name": call["name"], "arguments": call.get("arguments")}})
-    return "", writing.finish()

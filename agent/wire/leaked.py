@@ -1,0 +1,79 @@
+"""Tool calls that a server left in the text of an answer: taken where it says that there are some, else told.
+
+A call in text is run only when the server's own finish reason says that a tool is called, it is written in one known form,
+and the text is nothing else. What else looks like a call, in the marks of some model or as JSON, is remarked on and never
+run. Code, in a fence or in backticks, shows calls and makes none; a fence that is the whole answer shows nothing to anybody.
+
+Does not know: streams, notices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.wire.sse import loads
+from agent.wire.toolcalls import CallsBeingWritten
+
+CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
+"""Finish reasons of an answer that calls tools."""
+_TEXT_CALL = r"(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>"
+_MARKS = (
+    r"<tool_call>\s*(?:\{|<function=|[\w.-]+\s*<arg_key>)|"  # Hermes, Qwen, GLM
+    r"<function=[\w.-]+>\s*(?:\{|<parameter=|</function>)|"  # Llama 3, Qwen coder
+    r"<[｜|](?:tool[▁_ ]calls?[▁_ ]begin|DSML[｜|]\w+)|"  # DeepSeek
+    r"\[TOOL_CALLS\]\s*(?:[\[{]|[\w.-]+\s*(?:\{|\[(?:ARGS|CALL_ID)\]))|"  # Mistral
+    r"<\|python_tag\|>\s*(?:\{|\w+\.call\()|"  # Llama 3.1
+    r"<\|tool_calls?(?:_section)?_begin\|>|<tool_calls_section_begin>|"  # Kimi
+    r"<minimax:tool_call>|<function_calls>\s*<invoke|<invoke name=\"[\w.-]+\">\s*<parameter|"  # MiniMax, Claude
+    r"<\|channel\|>\s*\w+\s+to=|\bto=functions\.[\w.-]+\s*(?:<\||\w*\s*\{)"  # gpt-oss
+)
+_CODE = r"(?ms)^[ \t>]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t>]*\1|\Z)|(`+)[^\n]*?(?<!`)\2(?!`)"
+_FIRST = r"""(?:["'](?:type|id)["']\s*:\s*["'][^"']*["'],\s*)*"""
+_NAME, _ARGUMENTS = (
+    r"""["'](?:name|tool|tool_name|function)["']\s*:\s*""",
+    r"""["'](?:arguments|parameters|args|input)["']\s*:""",
+)
+
+
+def calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
+    """The calls of a text that is nothing but calls, and no text; otherwise the text and no calls."""
+    if not text.strip() or re.sub(_TEXT_CALL, "", text).strip():
+        return text, []
+    writing = CallsBeingWritten()
+    for at, written in enumerate(re.findall(_TEXT_CALL, text)):
+        call = loads(written.encode())
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            return text, []
+        writing.add({"index": at, "function": {"name": call["name"], "arguments": call.get("arguments")}})
+    return "", writing.finish()
+
+
+def remark_on(message: Mapping[str, Any], reason: str | None, tools: Iterable[Mapping[str, Any]]) -> str:
+    """What to say of an answer that was offered these tools, meant to call one and calls none; "" for any other. A verb
+    phrase: the model is its subject."""
+    text = message.get("content")
+    if not isinstance(text, str) or not text.strip() or message.get("tool_calls"):
+        return ""
+    names = [tool["function"]["name"] for tool in tools]
+    if names and _is_left(text, names):
+        return "writes tool calls as text; they are not run. Start its server with a tool template"
+    if names and (reason or "").lower() in CALLED:
+        return "ended as if it called a tool, and no call came; nothing is run"
+    return ""
+
+
+def _is_left(text: str, names: list[str]) -> bool:
+    """Whether the text has a call in it, or is one."""
+    if not re.search(r"[<\[{]", text):
+        return False
+    bare = re.sub(_CODE, "`", text)
+    named = "|".join(re.escape(name) for name in names)
+    stated = re.search(rf"""[{{,]\s*{_NAME}["'](?:{named})["']""", bare)
+    if re.search(_MARKS, bare) or (stated and re.search(_ARGUMENTS, bare)):
+        return True
+    whole = re.sub(r"^```\w*\s*|\s*```$", "", text.strip())
+    return "```" not in whole and bool(
+        re.match(rf"\[?\s*\{{\s*{_FIRST}{_NAME}", whole) and re.search(_ARGUMENTS, whole)
+    )
