@@ -76,7 +76,7 @@ class ChatClient:
         self._secrets = [target.api_key, *secret_values(target.headers), *secret_values(environ)]
         self._transport = Transport(target, environ, clock)
         known = self.memory.of(target.base_url, target.model)
-        self.dialect = Dialect.from_json({**target.dialect.as_json(), **_dict(known.get("dialect"))})
+        self.dialect = self._lasting = Dialect.from_json({**target.dialect.as_json(), **_dict(known.get("dialect"))})
         stated = [n for n in (max_output, known.get("max_output")) if isinstance(n, int) and n > 0]
         self._cap: int | None = None
         self._cap_ceiling = min(stated, default=None)
@@ -289,20 +289,22 @@ class _Completion:
             return self._lower_cap(error.limit, remember=True)
         if isinstance(error, ContextOverflow):
             return self._overflowed(error)
-        from agent.wire.adapt import FOR_NOW, adapted
+        from agent.wire.adapt import adapted
 
-        found = adapted(error, client.dialect, self._sent_parameters())
-        if found is None or found[1] in self.changes:
+        change = adapted(error, client.dialect, self._sent_parameters())
+        if change is None or change.words in self.changes:
             return False
-        client.dialect, change = found
-        self.changes.add(change)
+        changed = {k: v for k, v in change.dialect._asdict().items() if v != getattr(client.dialect, k)}
+        client.dialect = change.dialect
+        self.changes.add(change.words)
         base = client.target.dialect.as_json()
-        learned = {k: v for k, v in client.dialect.as_json().items() if base.get(k) != v}
-        reset = {k: getattr(Dialect(), k) for k in base if k not in client.dialect.as_json()}
-        if not change.endswith(FOR_NOW):
-            client._learn(dialect={**learned, **reset})
+        if change.lasting:
+            client._lasting = client._lasting._replace(**changed)
+            known = client._lasting.as_json()
+            reset = {k: getattr(Dialect(), k) for k in base if k not in known}
+            client._learn(dialect={**{k: v for k, v in known.items() if base.get(k) != v}, **reset})
         why = f" ({error.text})" if not client.dialect.tools else ""
-        client._notice("info", "adapted", f"the server refused the request{why}; from now on: {change}")
+        client._notice("info", "adapted", f"the server refused the request{why}; from now on: {change.words}")
         return True
 
     def _sent_parameters(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.errors import APIError
 from agent.wire import Dialect
-from agent.wire.adapt import FOR_NOW, adapted
+from agent.wire.adapt import Change, adapted
 from agent.wire.faults import Answer, classify
 
 SENT = {"model": "m", "messages": [], "temperature": 0.2, "max_tokens": 9, "stream": True, "stream_options": {}}
@@ -28,8 +28,8 @@ def test_a_parameter_that_was_not_sent_is_not_dropped() -> None:
 def test_a_parameter_is_dropped_once() -> None:
     error = refusal("Unknown parameter: temperature", parameter="temperature")
     first = adapted(error, Dialect(), SENT)
-    assert first == (Dialect(drop=("temperature",)), "temperature is left out")
-    assert adapted(error, first[0], SENT) is None
+    assert first == Change(Dialect(drop=("temperature",)), "temperature is left out", lasting=True)
+    assert adapted(error, first.dialect, SENT) is None
 
 
 def test_the_model_the_messages_and_the_stream_stay() -> None:
@@ -73,13 +73,13 @@ def test_a_refusal_that_a_change_would_mend_is_mended(code: int, said: str, chan
     error = classify(Answer(code, {}, json.dumps({"error": {"message": said}}).encode()))
     assert isinstance(error, APIError)
     found = adapted(error, Dialect(), {**SENT, "tools": [], "response_format": {}})
-    assert (found[0] if found else Dialect()) == Dialect()._replace(**changed)
+    assert (found.dialect if found else Dialect()) == Dialect()._replace(**changed)
 
 
 def test_reasoning_that_is_unsupported_is_withheld() -> None:
     error = refusal("'messages.2' : property 'reasoning_content' is unsupported", "tool_history")
     found = adapted(error, Dialect(reasoning="calls"), SENT)
-    assert found == (Dialect(reasoning="drop"), "reasoning is withheld")
+    assert found == Change(Dialect(reasoning="drop"), "reasoning is withheld")
 
 
 WORDS = ["roles", "must", "alternate", "system", "'system'", "developer", "reasoning_content", "missing", "not", "supported", "tools",
@@ -95,20 +95,47 @@ def test_changes_come_to_an_end(words: list[str], kind: str) -> None:
     error, dialect, seen = refusal(" ".join(words), kind), Dialect(), set()
     for _ in range(12):
         found = adapted(error, dialect, SENT)
-        if found is None or found[1] in seen:
+        if found is None or found.words in seen:
             return
-        dialect = found[0]
-        seen.add(found[1])
+        dialect = found.dialect
+        seen.add(found.words)
     raise AssertionError(f"still changing: {seen}")
 
 
-def test_one_image_that_is_refused_says_nothing_of_all() -> None:
-    """A bad or surplus image of the history is left out for this run, and one of the prompt itself is the user's."""
-    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
-    said = APIError("At most 3 images may be provided", kind="media")
-    history = {"messages": [picture, {"role": "assistant", "content": "a dot"}, {"role": "user", "content": "and?"}]}
-    found = adapted(said, Dialect(), history)
-    assert found is not None and (found[0].images, found[1].endswith(FOR_NOW)) == (False, True)
-    assert adapted(said, Dialect(), {"messages": [picture, picture]}) is None
-    blind = adapted(APIError("This model does not support image input", kind="media"), Dialect(), history)
-    assert blind is not None and not blind[1].endswith(FOR_NOW)
+PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+SEEN = {"messages": [PICTURE, {"role": "assistant", "content": "a dot"}, {"role": "user", "content": "and?"}]}
+TOLD = "images of earlier prompts are told, not shown"
+IMAGES: list[tuple[int, Any, bool]] = [
+    # status, what is said, whether it is of all images
+    (400, "This model does not support image input", True),
+    (400, "This model does not support images. See https://x/information", True),
+    (400, "At most 0 image(s) may be provided in one request.", True),
+    (400, "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 40", True),
+    (400, "content type image_url is not supported by this model", True),
+    (400, "Invalid content type. image_url is only supported by certain models.", True),
+    (404, "No endpoints found that support image input", True),
+    (400, "Model is not a VLM and cannot process images", True),
+    (422, "data did not match any variant of untagged enum ChatCompletionRequestContent", True),
+    (422, "messages[0].content: invalid type: sequence, expected a string at line 1 column 90", True),
+    (400, "At most 3 images may be provided", False),
+    (400, "Too many images in request: 12. Maximum is 10.", False),
+    (400, "Image size exceeds the maximum allowed size of 20 MB", False),
+    (400, "Failed to download image from https://x.y/z.png", False),
+    (400, "Unsupported image format: webp", False),
+    (400, "image/bmp is not supported", False),
+    (400, "The image format is not supported", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code, said, all_images", IMAGES, ids=[said[:50] for _, said, _ in IMAGES])
+def test_images_that_are_refused_are_told(code: int, said: str, all_images: bool) -> None:
+    """For good where the model sees none; a bad or surplus image of the history in this run, and one of the prompt itself
+    is the user's."""
+    error = classify(Answer(code, {}, json.dumps({"error": {"message": said}}).encode()))
+    assert isinstance(error, APIError) and error.kind == "media"
+    blind = Dialect(images=False)
+    wanted = Change(blind, TOLD) if all_images else Change(blind, f"{TOLD} (in this run)", lasting=False)
+    assert adapted(error, Dialect(), SEEN) == wanted
+    assert adapted(error, blind, SEEN) is None
+    assert adapted(error, Dialect(), {"messages": [PICTURE]}) is None
+    assert adapted(error, Dialect(), {"messages": [PICTURE, PICTURE]}) == (wanted if all_images else None)

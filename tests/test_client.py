@@ -12,6 +12,7 @@ from server import ScriptedServer, calls, chunk, cut, hang, overflow, raw, sse, 
 from wiring import KEY, asking
 
 from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, OutputCapTooLarge, TemporaryError
+from agent.events import Notice
 from agent.messages import Delta, Usage, tool_calls
 from agent.wire import Dialect, digest, prepare_for_wire
 from agent.wire.memory import Memory
@@ -342,6 +343,28 @@ def test_a_refusal_that_names_its_reason_is_mended_once_and_remembered(
     assert server.requests[1]["messages"] == prepare_for_wire(HISTORY, wanted)
     for dropped in wanted.drop:
         assert dropped in server.requests[0] and dropped not in server.requests[1]
+
+
+def test_what_is_changed_for_one_run_is_not_remembered_with_what_lasts() -> None:
+    """The image of the history is left out of both requests; only the parameter stays known."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    history = [
+        {"role": "user", "content": [picture]},
+        {"role": "assistant", "content": "a dot"},
+        {"role": "user", "content": "and?"},
+    ]
+    bad = {"error": {"message": "Image size exceeds the maximum allowed size of 20 MB"}}
+    unknown = {"error": {"message": "Unknown parameter: 'stream_options'.", "param": "stream_options"}}
+    memory = Memory()
+    with ScriptedServer([status(400, bad), status(400, unknown), text("ok")]) as server:
+        asked = asking(server, memory=memory)
+        assert asked.ask(messages=history).message["content"] == "ok"
+        assert asked.client.dialect == Dialect(images=False, drop=("stream_options",))
+        assert asking(server, memory=memory).client.dialect == Dialect(drop=("stream_options",))
+    assert [e.text for e in asked.events if isinstance(e, Notice)] == [
+        "the server refused the request; from now on: images of earlier prompts are told, not shown (in this run)",
+        "the server refused the request; from now on: stream_options is left out",
+    ]
 
 
 @pytest.mark.parametrize("name, code, body, dialect, changed", REFUSALS, ids=[r[0] for r in REFUSALS])
