@@ -316,6 +316,73 @@ def test_reasoning_has_several_places(key: str) -> None:
     assert assemble(events).message == {"role": "assistant", "content": "x", "reasoning_content": "hm"}
 
 
+TAGGED: list[tuple[str, str, str]] = [
+    # content, text, reasoning
+    ("<thought>\nhm\n</thought>\n\nHi", "Hi", "\nhm\n"),
+    ("◁think▷hm◁/think▷Hi", "Hi", "hm"),
+    ("\n◁think▷a ◁/thi b◁/think▷ Hi ◁think▷", "Hi ◁think▷", "a ◁/thi b"),
+    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hi", "Hi", "hm"),
+    ("<|start|>assistant<|channel|>analysis<|message|>hm<|start|>assistant<|channel|>final<|message|>Hi", "Hi", "hm"),
+    ("<|channel|>analysis<|message|>a<|channel|>analysis<|message|>b<|end|>\n<|channel|>final<|message|>Hi", "Hi", "ab"),
+    ("<|channel|>analysis<|message|>a <|en b<|end|><|channel|>commentary<|message|>c<|end|><|channel|>final<|message|>Hi",
+     "Hi", "a <|en bc"),
+    ("<|channel|>final<|message|>Hi <|end|>", "Hi <|end|>", ""),
+    ("<|channel|>analysis<|message|>hm", "", "hm"),
+    ("<|channel|>analysis<|message|>hm<|end|>Hi", "Hi", "hm"),
+    ("<|channel|>commentary to=functions.ls<|message|>{}", "<|channel|>commentary to=functions.ls<|message|>{}", ""),
+    ("<|channel|>other<|message|>Hi", "<|channel|>other<|message|>Hi", ""),
+    ("<thoughts>Hi</thoughts>", "<thoughts>Hi</thoughts>", ""),
+    ("Say <thought>hm</thought>", "Say <thought>hm</thought>", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content, text, reasoning", TAGGED)
+def test_leading_reasoning_is_told_from_the_answer(content: str, text: str, reasoning: str) -> None:
+    """In the tags and channels of any model, however the stream cuts them."""
+    for size in range(1, len(content) + 1):
+        parts = [content[at : at + size] for at in range(0, len(content), size)]
+        message = assemble([sse(chunk({"content": p})) for p in parts] + [sse(chunk({}, "stop"))]).message
+        assert (message["content"], message.get("reasoning_content", "")) == (text, reasoning)
+
+
+def test_a_thousand_channels_are_read() -> None:
+    content = "<|channel|>analysis<|message|>x<|end|>" * 3000 + "<|channel|>final<|message|>Hi"
+    message = assemble([sse(chunk({"content": content})), sse(chunk({}, "stop"))]).message
+    assert (message["content"], message["reasoning_content"]) == ("Hi", "x" * 3000)
+
+
+DEEP: Any = "hm"
+for _ in range(200):
+    DEEP = [{"text": DEEP}]
+
+
+@pytest.mark.parametrize("value, text", [
+    ([{"type": "text", "text": "h"}, {"type": "text", "text": "m"}], "hm"), ({"text": "hm"}, "hm"), ({"content": "hm"}, "hm"),
+    ([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}], "hm"), (["h", "m"], "hm"), ({"text": ["hm"]}, "hm"),
+    ({"effort": "high", "tokens": 3}, ""), ([], ""), (7, ""), (DEEP, ""),
+])  # fmt: skip
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+def test_reasoning_may_be_parts_or_an_object(key: str, value: Any, text: str) -> None:
+    """In deltas and in a whole message; what holds no text is none."""
+    streamed = [sse(chunk({key: value})), sse(chunk({"content": "x"})), sse(chunk({}, "stop"))]
+    whole = json.dumps({"choices": [{"message": {"content": "x", key: value}, "finish_reason": "stop"}]}).encode()
+    for data in (streamed, [whole]):
+        message = assemble(data).message
+        assert (message["content"], message.get("reasoning_content", "")) == ("x", text)
+
+
+@pytest.mark.parametrize("last", [
+    b"event: done\n\n", b"event: done\ndata:\n\n", b"event: done\ndata: {}\n\n", b"event: done\ndata: [DONE]\n\n",
+    b"event:done\r\ndata: bye\r\n\r\n", b'event: done\ndata: {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}\n\n',
+])  # fmt: skip
+def test_an_event_named_done_is_an_end_mark(last: bytes) -> None:
+    """Without a finish reason too; what it holds is read, and the connection need not end."""
+    with ScriptedServer([raw([sse(chunk({"content": "Hi"})), last], ending="hang")]) as server:
+        reply = asking(server, stall_timeout=30).ask()
+    assert (reply.message["content"], reply.complete) == ("Hi", True)
+    assert reply.usage == (Usage(3, 1) if b"usage" in last else None)
+
+
 def test_reasoning_details_are_kept_whole_and_shown_once() -> None:
     """OpenRouter streams each block in fragments and says the same text in `reasoning` too."""
     details = [{"type": "reasoning.text", "index": 0, "text": t, "format": "x"} for t in ("a", "b")]

@@ -7,48 +7,75 @@ Does not know: events, chunks, where a server puts its reasoning.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-_THINK = r"\s*<(think|thinking|reasoning)>"
+_CHANNEL_ENDS = ("<|end|>", "<|start|>assistant", "<|channel|>")
+_TAGS: dict[str, tuple[str, ...]] = {
+    **{f"<{word}>": (f"</{word}>",) for word in ("think", "thinking", "reasoning", "thought")},
+    "◁think▷": ("◁/think▷",),  # Kimi
+    **{
+        f"{start}<|channel|>{channel}<|message|>": () if channel == "final" else _CHANNEL_ENDS  # gpt-oss
+        for start in ("", "<|start|>assistant")
+        for channel in ("analysis", "commentary", "final")
+    },
+}
+"""What opens reasoning at the beginning of a text, and what ends it. Of several ends the first is dropped, the others begin
+what follows, which may be reasoning again; without any the answer begins there."""
+_DEEPEST = 9
 
 
 class ThinkTags:
-    """Moves a leading <think>...</think> of the content to the reasoning, however it is split. `state` is "start",
-    "inside", "trim" (space after the end) and "after", when all that comes is text."""
+    """Moves the leading reasoning of the content, <think>...</think> and its like, to where it belongs, however it is
+    split. `state` is "start", "inside", "trim" (space after the end) and "after", when all that comes is text."""
 
     def __init__(self) -> None:
         self.state = "start"
         self._buffer = ""
-        self._close = ""
+        self._ends: tuple[str, ...] = ()
 
     def split(self, text: str) -> list[tuple[str, str]]:
         if self.state == "after":
             return [("text", text)]
         self._buffer += text
-        if self.state == "start":
-            opened = re.match(_THINK, self._buffer)
-            if not opened:
-                return [] if _may_open(self._buffer) else self._leave()
-            self._close = f"</{opened[1]}>"
-            self._buffer = self._buffer[opened.end() :]
-            self.state = "inside"
-        if self.state == "inside":
-            thought, mark, rest = self._buffer.partition(self._close)
-            if mark:
-                self.state, self._buffer = "trim", rest
-                return [(k, v) for k, v in (("reasoning", thought), *self.split("")) if v]
-            keep = next((n for n in range(len(self._close) - 1, 0, -1) if thought.endswith(self._close[:n])), 0)
-            shown, self._buffer = thought[: len(thought) - keep], thought[len(thought) - keep :]
-            return [("reasoning", shown)] if shown else []
-        self._buffer = self._buffer.lstrip()
-        return self._leave() if self._buffer else []
+        found: list[tuple[str, str]] = []
+        state = ""
+        while state != self.state:
+            state = self.state
+            found += self._opened() if state == "start" else self._thought() if state == "inside" else self._trimmed()
+        return found
 
     def rest(self) -> list[tuple[str, str]]:
         """What is still held when the answer ends."""
         kind = "reasoning" if self.state == "inside" else "text"
         held, self._buffer = self._buffer, ""
         return [(kind, held)] if held else []
+
+    def _opened(self) -> list[tuple[str, str]]:
+        """Look for an opening tag; what cannot become one any more is text."""
+        start = self._buffer.lstrip()
+        opening = next((tag for tag in _TAGS if start.startswith(tag)), "")
+        if opening:
+            self._ends, self._buffer = _TAGS[opening], start[len(opening) :]
+            self.state = "inside" if self._ends else "trim"
+            return []
+        return [] if any(tag.startswith(start) for tag in _TAGS) else self._leave()
+
+    def _thought(self) -> list[tuple[str, str]]:
+        """Reasoning up to its end, or as far as it surely goes."""
+        at, end = min(((at, end) for end in self._ends if (at := self._buffer.find(end)) >= 0), default=(-1, ""))
+        thought = self._buffer[:at]
+        if end:
+            self._buffer = self._buffer[at + len(end) * (end == self._ends[0]) :]
+            self.state = "trim" if len(self._ends) == 1 else "start"
+        else:
+            held = max(n for end in self._ends for n in range(len(end)) if self._buffer.endswith(end[:n]))
+            keep = len(self._buffer) - held
+            thought, self._buffer = self._buffer[:keep], self._buffer[keep:]
+        return [("reasoning", thought)] if thought else []
+
+    def _trimmed(self) -> list[tuple[str, str]]:
+        self._buffer = self._buffer.lstrip()
+        return self._leave() if self._buffer else []
 
     def _leave(self) -> list[tuple[str, str]]:
         self.state = "after"
@@ -76,12 +103,6 @@ def parted(text: str, thought: str) -> tuple[str, str]:
     return rest.lstrip(), begun.strip()
 
 
-def _may_open(text: str) -> bool:
-    """Whether a text may be the beginning of an opening tag."""
-    start = text.lstrip()
-    return any(tag.startswith(start) for tag in ("<think>", "<thinking>", "<reasoning>"))
-
-
 def parts_of(content: Any) -> tuple[str, str]:
     """The text and the reasoning of content that is a list of parts."""
     text, thought = "", ""
@@ -89,12 +110,24 @@ def parts_of(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             text += part
         elif isinstance(part, dict):
-            inner = part.get("thinking") or part.get("reasoning")
+            inner = thought_in(part.get("thinking")) or thought_in(part.get("reasoning"))
             if inner:
-                thought += inner if isinstance(inner, str) else parts_of(inner)[0]
+                thought += inner
             elif isinstance(part.get("text"), str):
                 text += part["text"]
     return text, thought
+
+
+def thought_in(value: Any, depth: int = 0) -> str:
+    """The text of reasoning that is a text, an object that holds one, or a list of such."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and depth < _DEEPEST:
+        return "".join(thought_in(part, depth + 1) for part in value)
+    if isinstance(value, dict) and depth < _DEEPEST:
+        found = (thought_in(value.get(key), depth + 1) for key in ("text", "thinking", "reasoning", "content"))
+        return next(filter(None, found), "")
+    return ""
 
 
 def detail_text(detail: Any) -> str:

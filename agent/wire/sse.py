@@ -149,7 +149,7 @@ class EventReader:
         self._data, self._name = [], ""
         data = b"\n".join(lines)
         if data.strip() in (b"", b"null"):
-            return []
+            return [Event(name, b"", None)] if name.lower() == "done" else []
         if len(lines) > 1 and loads(data) is None:
             return [self._event(name, line) for line in lines if line.strip() not in (b"", b"null")]
         if b"}{" in data and loads(data) is None:

@@ -19,7 +19,7 @@ from agent.wire import clean
 from agent.wire.amiss import fault_in, says_something, unwrapped
 from agent.wire.foreign import Translator
 from agent.wire.leaked import CALLED, calls_in
-from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of, spoken
+from agent.wire.reasoning import ThinkTags, detail_text, join_details, parted, parts_of, spoken, thought_in
 from agent.wire.sse import Event
 from agent.wire.toolcalls import CallsBeingWritten
 from agent.wire.usage import find_usage
@@ -105,9 +105,12 @@ class Assembler:
 
     def take(self, event: Event) -> list[Delta]:
         """Read one event; the fragments it adds."""
-        if event.name == "[DONE]":
+        shown = self._read(event)
+        if event.name.lower() in ("[done]", "done"):
             self.ended = self.done = True
-            return []
+        return shown
+
+    def _read(self, event: Event) -> list[Delta]:
         found = fault_in(event)
         if found is not None:
             if not self.ended or self._failed:
@@ -258,7 +261,7 @@ class Assembler:
         """Take what a delta says."""
         shown = []
         details = delta.get("reasoning_details")
-        thought = next((v for k in _REASONING if isinstance(v := delta.get(k), str) and v), "")
+        thought = next(filter(None, (thought_in(delta.get(key)) for key in _REASONING)), "")
         if isinstance(details, list):
             join_details(self._details, details)
             thought = thought or "".join(detail_text(d) for d in details)
