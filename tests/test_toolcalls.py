@@ -124,8 +124,32 @@ def test_the_call_after_a_repeated_one_keeps_its_arguments() -> None:
         assert found == [("f", '{"x":1}'), ("g", '{"y":2}')]
 
 
+LISTED = [("f", {"x": 1}), ("g", {"y": 2}), ("f", {"x": 2})]
+
+
+@pytest.mark.parametrize("keys", [("index", "id"), ("index",), ("id",), ()])
+def test_a_last_delta_that_lists_all_calls_again_adds_none(keys: tuple[str, ...]) -> None:
+    """Whichever of index and id it states."""
+    whole = [
+        {"index": at, "id": f"c{at}", "function": {"name": name, "arguments": json.dumps(args)}}
+        for at, (name, args) in enumerate(LISTED)
+    ]
+    again = [{key: call[key] for key in (*keys, "function")} for call in whole]
+    writing = CallsBeingWritten()
+    for delta in (whole, again):
+        writing.add(delta)
+    found = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in writing.finish()]
+    assert found == LISTED
+
+
 def test_calls_that_are_alike_but_have_ids_of_their_own_are_several() -> None:
     assert written(stated(FIRST, "{}"), stated({**FIRST, "id": "b"}, "{}")) == [("f", "{}"), ("f", "{}")]
+
+
+def test_calls_that_are_alike_in_one_list_are_several() -> None:
+    writing = CallsBeingWritten()
+    writing.add([{"name": "f", "input": {"x": 1}}] * 2)
+    assert [c["function"]["arguments"] for c in writing.finish()] == ['{"x":1}', '{"x":1}']
 
 
 @given(st.lists(st.lists(FRAGMENT | JSON, max_size=3) | FRAGMENT | JSON, max_size=6))

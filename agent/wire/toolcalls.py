@@ -42,6 +42,7 @@ class CallsBeingWritten:
     def __init__(self) -> None:
         self._calls: list[_Open] = []
         self._at: dict[int, _Open] = {}
+        self._earlier = 0
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -49,6 +50,7 @@ class CallsBeingWritten:
     def add(self, fragments: Any) -> None:
         """Take the `tool_calls` of one delta: a list, one object, or nothing."""
         listed = [fragments] if isinstance(fragments, dict) else fragments if isinstance(fragments, list) else []
+        self._earlier = len(self._calls)
         for position, fragment in enumerate(listed):
             if isinstance(fragment, dict):
                 self._add(fragment, position if len(listed) > 1 else None)
@@ -108,9 +110,10 @@ class CallsBeingWritten:
             return known
         if not self._calls:
             return self._open()
+        for call in self._calls[: self._earlier]:
+            if not (call_id and call.id) and _is_repeat(call, name, text):
+                return call
         last = self._calls[-1]
-        if position is None and not (call_id and last.id) and _is_repeat(last, name, text):
-            return last
         if call_id:
             return last if not last.id and not name else self._open()
         if name and last.name and _is_new(last, name):
