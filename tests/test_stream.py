@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from agent.errors import AgentError, APIError, ContextOverflow
 from agent.events import Notice, Waiting
 from agent.messages import ToolCall, Usage, tool_calls
 from agent.wire import Dialect
+from agent.wire.leaked import remark_on
 from agent.wire.sse import Event, EventReader
 from agent.wire.stream import Assembled, Assembler
 
@@ -541,6 +543,17 @@ def test_where_no_tool_was_offered_nothing_was_called(left: str) -> None:
         told = asking(server, dialect=Dialect(tools=False))
         told.ask(tools=BASH)
     assert asked.codes() + told.codes() == []
+
+
+@pytest.mark.parametrize(
+    "unit", ["`", "`a ", "``` ", "```\n", "~~~x\n", "{", "{ ", "<tool_call>", "[TOOL_CALLS]a", "to=functions.a"]
+)
+def test_an_endless_answer_is_looked_through_in_no_time(unit: str) -> None:
+    """200,000 letters take a hundredth of a second; what grows with their square would take minutes."""
+    said = {"content": "{" + unit * (200_000 // len(unit)) + " {"}
+    began = time.process_time()
+    remark_on(said, "stop", BASH)
+    assert time.process_time() - began < 2
 
 
 def test_an_answer_that_ends_with_a_call_and_has_none_is_remarked_on() -> None:

@@ -20,16 +20,16 @@ CALLED = {"tool_calls", "tool_call", "function_call", "tool_use"}
 """Finish reasons of an answer that calls tools."""
 _TEXT_CALL = r"(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>"
 _MARKS = (
-    r"<tool_call>\s*(?:\{|<function=|[\w.-]+\s*<arg_key>)|"  # Hermes, Qwen, GLM
+    r"<tool_call>\s*(?:\{|<function=|[\w.-]{1,64}\s*<arg_key>)|"  # Hermes, Qwen, GLM
     r"<function=[\w.-]+>\s*(?:\{|<parameter=|</function>)|"  # Llama 3, Qwen coder
     r"<[｜|](?:tool[▁_ ]calls?[▁_ ]begin|DSML[｜|]\w+)|"  # DeepSeek
-    r"\[TOOL_CALLS\]\s*(?:[\[{]|[\w.-]+\s*(?:\{|\[(?:ARGS|CALL_ID)\]))|"  # Mistral
+    r"\[TOOL_CALLS\]\s*(?:[\[{]|[\w.-]{1,64}\s*(?:\{|\[(?:ARGS|CALL_ID)\]))|"  # Mistral
     r"<\|python_tag\|>\s*(?:\{|\w+\.call\()|"  # Llama 3.1
     r"<\|tool_calls?(?:_section)?_begin\|>|<tool_calls_section_begin>|"  # Kimi
     r"<minimax:tool_call>|<function_calls>\s*<invoke|<invoke name=\"[\w.-]+\">\s*<parameter|"  # MiniMax, Claude
-    r"<\|channel\|>\s*\w+\s+to=|\bto=functions\.[\w.-]+\s*(?:<\||\w*\s*\{)"  # gpt-oss
+    r"<\|channel\|>\s*\w+\s+to=|\bto=functions\.[\w.-]{1,64}\s*(?:<\||\w{0,9}\s*\{)"  # gpt-oss
 )
-_CODE = r"(?ms)^[ \t>]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t>]*\1|\Z)|(`+)[^\n]*?(?<!`)\2(?!`)"
+_FENCE = r"[ \t>]{0,20}(`{3,}(?=[^`]*$)|~{3,})"
 _FIRST = r"""(?:["'](?:type|id)["']\s*:\s*["'][^"']*["'],\s*)*"""
 _NAME, _ARGUMENTS = (
     r"""["'](?:name|tool|tool_name|function)["']\s*:\s*""",
@@ -68,12 +68,43 @@ def _is_left(text: str, names: list[str]) -> bool:
     """Whether the text has a call in it, or is one."""
     if not re.search(r"[<\[{]", text):
         return False
-    bare = re.sub(_CODE, "`", text)
+    bare = _uncoded(text)
     named = "|".join(re.escape(name) for name in names)
     stated = re.search(rf"""[{{,]\s*{_NAME}["'](?:{named})["']""", bare)
     if re.search(_MARKS, bare) or (stated and re.search(_ARGUMENTS, bare)):
         return True
-    whole = re.sub(r"^```\w*\s*|\s*```$", "", text.strip())
+    whole = re.sub(r"^```\w*\s*", "", text.strip()).removesuffix("```")
     return "```" not in whole and bool(
         re.match(rf"\[?\s*\{{\s*{_FIRST}{_NAME}", whole) and re.search(_ARGUMENTS, whole)
     )
+
+
+def _uncoded(text: str) -> str:
+    """The text without its code: fences, the last perhaps never closed, and a backtick for each span in backticks."""
+    kept: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = re.match(_FENCE, line)
+        if mark and not fence:
+            fence = mark[1]
+        elif fence:
+            fence = "" if mark and mark[1].startswith(fence) else fence
+        else:
+            kept.append(_unspanned(line) if "`" in line else line)
+    return "\n".join(kept)
+
+
+def _unspanned(line: str) -> str:
+    """A run of backticks begins a span that ends with the next run of the same length, or nothing."""
+    parts = re.split("(`+)", line)
+    kept: list[str] = []
+    at = 0
+    while at < len(parts):
+        kept.append(parts[at][:1] if at % 2 else parts[at])
+        if at % 2:
+            try:
+                at = parts.index(parts[at], at + 1)
+            except ValueError:
+                pass
+        at += 1
+    return "".join(kept)

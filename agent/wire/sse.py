@@ -21,8 +21,6 @@ _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _FIELDS = (b"data", b"event", b"id", b"retry")
 _JSON_BEGUN = re.compile(r"""\s*(?:\{(?!')|"|\[\s*(?:[\[{"\d]|$))""")
-_ONE_WORD = re.compile(r"\W*[A-Za-z]*\W*")
-"""Says nothing: a heartbeat, or the half of an end mark."""
 _KEPT = 6_000
 
 
@@ -178,7 +176,7 @@ class EventReader:
         """Keep the words that stand in place of JSON."""
         if _JSON_BEGUN.match(text):
             self.words = ""
-        elif not _ONE_WORD.fullmatch(text):
+        elif not _is_one_word(text[:_KEPT]):
             self.words = f"{self.words}\n{text}".strip()[:_KEPT]
 
     def _values(self, data: bytes) -> list[Any]:
@@ -196,6 +194,12 @@ class EventReader:
             found += [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
             at = _skip(text, at)
         return found
+
+
+def _is_one_word(text: str) -> bool:
+    """Whether a text says nothing: a heartbeat, or the half of an end mark."""
+    words = re.findall(r"\w+", text)
+    return not words or (len(words) == 1 and words[0].isascii() and words[0].isalpha())
 
 
 def loads(data: bytes) -> Any:
