@@ -361,7 +361,7 @@ for _ in range(200):
 @pytest.mark.parametrize("value, text", [
     ([{"type": "text", "text": "h"}, {"type": "text", "text": "m"}], "hm"), ({"text": "hm"}, "hm"), ({"content": "hm"}, "hm"),
     ([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}], "hm"), (["h", "m"], "hm"), ({"text": ["hm"]}, "hm"),
-    ({"effort": "high", "tokens": 3}, ""), ([], ""), (7, ""), (DEEP, ""),
+    ({"summary": [{"type": "summary_text", "text": "hm"}]}, "hm"), ({"effort": "high", "summary": "auto"}, ""), ([], ""), (7, ""), (DEEP, ""),
 ])  # fmt: skip
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
 def test_reasoning_may_be_parts_or_an_object(key: str, value: Any, text: str) -> None:
@@ -371,6 +371,15 @@ def test_reasoning_may_be_parts_or_an_object(key: str, value: Any, text: str) ->
     for data in (streamed, [whole]):
         message = assemble(data).message
         assert (message["content"], message.get("reasoning_content", "")) == ("x", text)
+
+
+@pytest.mark.parametrize("part", [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "reasoning", "text": "hm"}, {"thinking": "hm"},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, {"type": "reasoning", "reasoning": {"text": "hm"}},
+])  # fmt: skip
+def test_a_part_of_the_content_that_is_reasoning_is_no_text(part: dict[str, Any]) -> None:
+    events = [sse(chunk({"content": [part, {"type": "text", "text": "x"}]})), sse(chunk({}, "stop"))]
+    assert assemble(events).message == {"role": "assistant", "content": "x", "reasoning_content": "hm"}
 
 
 @pytest.mark.parametrize("last", [
@@ -523,6 +532,17 @@ def test_a_call_written_as_text_is_said_and_not_run(left: str, before: str, reas
         asked = asking(server)
         reply = asked.ask(tools=BASH)
     assert (len(tool_calls(reply.message)), asked.codes()) == ((1, []) if run else (0, ["call_in_text"]))
+
+
+@pytest.mark.parametrize("key", ["arguments", "parameters"])
+def test_a_text_that_is_nothing_but_calls_is_run_where_the_server_says_so(key: str) -> None:
+    written = [f'<tool_call>\n{{"name": "bash", "{key}": {{"command": "{c}"}}}}\n</tool_call>' for c in ("ls", "pwd")]
+    with ScriptedServer([text("\n".join(written), finish="tool_calls")]) as server:
+        asked = asking(server)
+        reply = asked.ask(tools=BASH)
+    found = [(c.name, c.arguments) for c in tool_calls(reply.message)]
+    assert found == [("bash", '{"command":"ls"}'), ("bash", '{"command":"pwd"}')]
+    assert (reply.message["content"], asked.codes()) == (None, [])
 
 
 @pytest.mark.parametrize("shown", SHOWN)

@@ -46,7 +46,8 @@ def calls_in(text: str) -> tuple[str, list[dict[str, Any]]]:
         call = loads(written.encode())
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):
             return text, []
-        writing.add({"index": at, "function": {"name": call["name"], "arguments": call.get("arguments")}})
+        arguments = call.get("arguments", call.get("parameters"))
+        writing.add({"index": at, "function": {"name": call["name"], "arguments": arguments}})
     return "", writing.finish()
 
 

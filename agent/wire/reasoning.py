@@ -21,6 +21,8 @@ _TAGS: dict[str, tuple[str, ...]] = {
 }
 """What opens reasoning at the beginning of a text, and what ends it. Of several ends the first is dropped, the others begin
 what follows, which may be reasoning again; without any the answer begins there."""
+_THOUGHTS = ("thinking", "reasoning", "thought")
+"""Types of the parts of a content that are reasoning, wherever they have their text."""
 _DEEPEST = 9
 
 
@@ -110,8 +112,9 @@ def parts_of(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             text += part
         elif isinstance(part, dict):
-            inner = thought_in(part.get("thinking")) or thought_in(part.get("reasoning"))
-            if inner:
+            if part.get("type") in _THOUGHTS:
+                thought += thought_in(part)
+            elif inner := thought_in(part.get("thinking")) or thought_in(part.get("reasoning")):
                 thought += inner
             elif isinstance(part.get("text"), str):
                 text += part["text"]
@@ -125,8 +128,10 @@ def thought_in(value: Any, depth: int = 0) -> str:
     if isinstance(value, list) and depth < _DEEPEST:
         return "".join(thought_in(part, depth + 1) for part in value)
     if isinstance(value, dict) and depth < _DEEPEST:
-        found = (thought_in(value.get(key), depth + 1) for key in ("text", "thinking", "reasoning", "content"))
-        return next(filter(None, found), "")
+        places = [value.get(key) for key in ("text", "thinking", "reasoning", "content")]
+        summary = value.get("summary")  # as text it is a setting
+        places.append(summary if isinstance(summary, list) else None)
+        return next(filter(None, (thought_in(place, depth + 1) for place in places)), "")
     return ""
 
 
