@@ -594,6 +594,63 @@ def test_a_file_that_cannot_be_written_costs_no_request(agent: Runner, target: s
     assert f"Cannot write the answer to {target}" in done.err
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "-o log hi >> log",
+            "Cannot write the answer to log: standard output goes to that file, which would be replaced",
+        ),
+        (
+            "-o link hi >> log",
+            "Cannot write the answer to link: standard output goes to that file, which would be replaced",
+        ),
+        ("-C .. -o work/log hi 2>> log", "Cannot write the answer to work/log: standard error goes to that file"),
+        ("-o /proc/self/fd/3 hi 3>> log >> log", "Cannot write the answer to /proc/self/fd/3: standard output goes to"),
+        ("-o /dev/stdout hi >> log", "-o /dev/stdout : the answer is on standard output anyway. Give -o a file, or"),
+        (
+            "-o /dev/fd/1 hi | cat",
+            "-o /dev/fd/1 : the answer is on standard output anyway. Give -o a file, or leave it",
+        ),
+        ("-o /proc/self/fd/1 hi", "-o /proc/self/fd/1 : the answer is on standard output anyway. Give -o a file, or"),
+        (
+            "-o /dev/stderr hi 2>> log",
+            "-o /dev/stderr : that is standard error, not a file. Give -o a file, or leave it",
+        ),
+    ],
+)
+def test_the_answer_never_replaces_what_a_stream_goes_to(home: Path, tmp_path: Path, line: str, says: str) -> None:
+    """Nothing is sent, nothing kept, and the file that was appended to has its old lines."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "log").write_text("old\n")
+    (work / "link").symlink_to("log")
+    with ScriptedServer([]) as server:
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", f'"{sys.executable}" -m agent {line}'], cwd=work,
+            env=environment(**at(server)), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    kept = (work / "log").read_text()
+    assert (done.returncode, done.stdout, kept[:4], server.requests) == (2, "", "old\n", [])
+    assert says in done.stderr + kept
+    assert not store(home).exists() and (work / "link").is_symlink()
+
+
+def test_the_answer_goes_into_pipes_devices_and_through_links(home: Path, tmp_path: Path) -> None:
+    """Also where standard output goes to the same device."""
+    (tmp_path / "link").symlink_to("target")
+    agent = f'"{sys.executable}" -m agent -q --no-session'
+    line = f"{agent} -o /dev/null 1 > /dev/null && {agent} -o link 2 > other && {agent} -o >(tr a-z A-Z) 3 > more && wait $!"
+    with ScriptedServer([text("one"), text("two"), text("three")]) as server:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=environment(**at(server)), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "THREE\n", "")
+    assert [(tmp_path / name).read_text() for name in ("target", "other", "more")] == ["two\n", "two\n", "three\n"]
+    assert (tmp_path / "link").is_symlink()
+
+
 def test_a_pipe_that_nobody_reads_is_not_waited_for(agent: Runner, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "work" / "pipe")
     with ScriptedServer([text("Hi")]) as server:
