@@ -265,6 +265,55 @@ def test_on_a_terminal(store: str) -> None:
     assert not os.path.exists(f"{store}/{ID}.jsonl")
 
 
+def left(argv: list[str], cwd: Path, unbuffered: str = "") -> tuple[int, bytes]:
+    """Exit code and stderr of a command whose reader has gone before it writes."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "agent", *argv], cwd=cwd, env=dict(environment(PYTHONUNBUFFERED=unbuffered)),
+        stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("argv", [
+    "sessions list --all --json", "sessions list --all", "sessions show abc", "sessions show abc --json",
+    "sessions export abc", "sessions export abc --format json", "sessions export abc --format html",
+    "sessions export abc --format jsonl", "sessions replay abc", "sessions replay abc --check", "sessions search one",
+    "sessions search long", "sessions stats", "sessions stats abc", "sessions path", "sessions --help", "config show",
+    "config show --json", "models", "models --json", "completion bash", "doctor --offline", "--help", "-V",
+])  # fmt: skip
+def test_a_reader_that_has_gone_is_no_error(store: str, tmp_path: Path, argv: str) -> None:
+    """Whether it is noticed at the first line, in the middle, or at the end."""
+    with Session.open(store, ID) as session:
+        for number in range(30):
+            ask(session, f"long {number}", "word " * 2000)
+    for number in range(40):
+        Session.create(store, {"cwd": str(tmp_path)}, id=f"{number}-more", disk=Quick()).close()
+    assert [left(argv.split(), tmp_path, unbuffered) for unbuffered in ("", "1")] == [(0, b"")] * 2
+
+
+def test_a_difference_stays_one_where_the_reader_has_gone(store: str, tmp_path: Path) -> None:
+    archived = Path(store, f"{ID}.archive", "0001.jsonl")
+    archived.write_bytes(archived.read_bytes().replace(b"re: one", b"re: One"))
+    command = ["sessions", "replay", ID, "--check"]
+    assert [left(command, tmp_path, unbuffered) for unbuffered in ("", "1")] == [(1, b"")] * 2
+
+
+@pytest.mark.parametrize("argv", ["sessions list --all", "sessions export abc", "sessions stats", "config show --json"])
+def test_a_full_disk_is_an_error_of_every_command(store: str, tmp_path: Path, argv: str) -> None:
+    """In the middle of the output, and at its end."""
+    with Session.open(store, ID) as session:
+        ask(session, "long", "word " * 10_000)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent", *argv.split()], cwd=tmp_path, env=dict(environment()),
+            stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"agent: Cannot write to standard output: No space left on device\n")
+
+
 def test_the_verbs_import_neither_httpx_nor_tiktoken(store: str) -> None:
     """`agent sessions list` starts fast."""
     code = (

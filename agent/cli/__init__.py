@@ -28,11 +28,12 @@ def entry() -> NoReturn:
         from agent.signals import end_at_once
 
         end_at_once()
+    code: int = Exit.DONE
     try:
         code = main(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of `agent sessions list | head` has gone
-        code = Exit.DONE
+    except BrokenPipeError:
+        pass  # the reader of `agent sessions list | head` has gone: what was found out until then counts
     except OSError as problem:
         os.write(2, f"agent: Cannot write to standard output: {problem.strerror}\n".encode())
         code = Exit.FAILED

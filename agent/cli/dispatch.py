@@ -75,10 +75,12 @@ def command(argv: list[str]) -> int:
     tree = typer.main.get_group(light)
     lighten(tree)
     try:
-        result = tree.main(args=words, prog_name=program, standalone_mode=False)
+        # Not `tree.main`: it makes exit 1 of a reader that has gone, which is no error (`agent.cli.entry`).
+        with tree.make_context(program, words) as context:
+            result = tree.invoke(context)
     except Exit as leave:
         return leave.exit_code
-    except Abort:
+    except (Abort, EOFError):
         return 130
     except TyperException as problem:
         said = problem.format_message().rstrip(".")

@@ -370,16 +370,18 @@ def _check(session: Any, request: int | None, json: bool) -> None:
     from agent.log import archive
 
     result = archive.check(session) if request is None else archive.check_request(session, request)
-    if json:
-        out_json({"id": session.id, "ok": not result.problems, **result._asdict()})
-    else:
+    try:
+        if json:
+            out_json({"id": session.id, "ok": not result.problems, **result._asdict()})
+            return
         for problem in result.problems:
             out(problem + "\n")
         word = "differ" if result.problems else "agree"
         requests, files = "s" * (result.requests != 1), "s" * (result.files != 1)
         out(f"{result.requests} request{requests} and {result.files} archived file{files} checked: they {word}\n")
-    if result.problems:
-        raise typer.Exit(1)
+    finally:
+        if result.problems:  # also where the reader has gone
+            raise typer.Exit(1)
 
 
 @app.command()

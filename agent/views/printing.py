@@ -109,7 +109,8 @@ def out_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """One line for people, on stderr."""
+    """One line for people, on stderr, after what was written to stdout before it."""
+    sys.stdout.flush()
     typer.echo(f"agent: {visible(text)}", err=True)
 
 
