@@ -12,7 +12,7 @@ repeats its last reply) or a function `(request: dict, index: int) -> Reply`. Re
 
 `tokens=` a function `request -> prompt tokens` (default: a quarter of the body's bytes) fills the usage of replies that
 state none; `window=` tokens: larger prompts (with max_tokens) get an overflow answer. `routes=` maps "GET /v1/models"
-to a JSON value or a `(status, value)` pair; anything unknown is a JSON 404. Functions in `at_exit` are called at the
+to a JSON value, a `(status, value)` pair, or a function that returns one; anything unknown is a JSON 404. Functions in `at_exit` are called at the
 end (a client's `close`).
 """
 
@@ -413,6 +413,7 @@ def _handler(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             server.asked.append(f"{method} {self.path}")
             missing = (404, {"error": {"message": f"no route {self.path}", "type": "not_found_error"}})
             found = server.routes.get(f"{method} {self.path}", missing)
+            found = found() if callable(found) else found
             code, value = found if isinstance(found, tuple) else (200, found)
             self._send(status(code, value)({}, 0))
 

@@ -430,6 +430,24 @@ def test_a_name_is_an_address_and_belongs_to_one(agent: Runner, home: Path) -> N
     assert len(server.requests) == 2
 
 
+def test_a_name_belongs_to_one_of_two_that_start_at_once(home: Path, tmp_path: Path) -> None:
+    """Both have seen that it is free before either has made its session; the second is told as a later one would be."""
+    both = threading.Barrier(2)
+
+    def listed() -> dict[str, Any]:
+        both.wait(30)
+        return {"object": "list", "data": [{"id": "scripted"}]}
+
+    with ScriptedServer([text("one")], routes={"GET /v1/models": listed}) as server:
+        runs = [started(server, tmp_path, "-q", "-n", "work", word) for word in ("first", "second")]
+        first, second = sorted(map(ended, runs), key=lambda done: done.code)
+    assert (first.code, first.out, first.err) == (0, "one\n", "")
+    id = only_log(home).stem
+    told = f"agent: The name 'work' belongs to session {id}. Continue it: agent -c work\n"
+    assert (second.code, second.out, second.err) == (4, "", told)
+    assert sorted(os.listdir(store(home))) == [f"{id}.jsonl", f"{id}.lock"]
+
+
 PERSON = '{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}'
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import outfile
@@ -240,15 +241,17 @@ def compact_now(
 def _resumed(ask: Ask, store: str, session: Session, emit: Emit) -> Session:
     """The session to go on with: the one that was opened or a copy of it, under its new name where it gets one."""
     before = None if ask.fork else session.meta.get("name")
-    name = free_name(store, ask.name) if ask.name is not None and ask.name != before else None
-    if ask.fork:
-        from agent.log.archive import fork
+    new = ask.name is not None and ask.name != before
+    with library.naming(store) if new else nullcontext():
+        name = free_name(store, str(ask.name)) if new else ""
+        if ask.fork:
+            from agent.log.archive import fork
 
-        session = Session.open(store, fork(store, session.id))
-    if name is not None:
-        session.rename(name)
-        if before:
-            emit(Notice("info", "renamed", f"the session was called {before}; now it is {name}"))
+            session = Session.open(store, fork(store, session.id))
+        if new:
+            session.rename(name)
+    if new and before:
+        emit(Notice("info", "renamed", f"the session was called {before}; now it is {name}"))
     return session
 
 
@@ -280,7 +283,10 @@ def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, 
         meta["tools"] = list(settings.tools)
     if ask.name:
         meta["name"] = ask.name
-    session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
+    with library.naming(store) if ask.name and not ask.no_session else nullcontext():
+        if ask.name:
+            free_name(store, ask.name)  # once more: another run may have taken it since
+        session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
     session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
     return session
 

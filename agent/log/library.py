@@ -16,11 +16,12 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from agent.config import state_home
 from agent.errors import AgentError, ConfigError, SessionBusy, SessionError, SessionNotFound, UsageError
-from agent.log.disk import DISK, explained, is_plain_file, storing
+from agent.log.disk import DISK, explained, forget, is_plain_file, make_directory, storing
 from agent.log.entries import Entry, decode, scan
 from agent.log.lock import Lock
 from agent.log.logfile import beside, counts_of, generation_paths, log_path, valid_id
@@ -35,6 +36,8 @@ PEEK = 32 << 10
 FAR = 1 << 20
 FIRST_WORDS = 80
 LEAST_PREFIX = 3
+NAMING = 10.0
+"""Seconds that another may take to give a name, which is a matter of milliseconds."""
 
 _OURS = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 _LIKE_AN_ID = re.compile(r"[0-9a-f-]+")
@@ -296,12 +299,32 @@ def named(store: str, name: str) -> list[str]:
     return found
 
 
+@contextmanager
+def naming(store: str) -> Iterator[None]:
+    """Within: no other process gives a name in this store, so one that is free stays free. Nothing is left behind.
+
+    Raises: SessionBusy when another has been giving one for NAMING seconds, StorageError.
+    """
+    with storing(f"create a session in {store}"):
+        make_directory(DISK, store)
+    path = os.path.join(store, ".names.lock")  # the lock of no session: an id begins with a letter or a digit
+    try:
+        lock = Lock(path, wait=NAMING)
+    except SessionBusy:
+        raise SessionBusy(f"another run is giving a name in {store}", "Run the same command again") from None
+    try:
+        yield
+    finally:
+        forget(DISK, path)
+        lock.release()
+
+
 def rename(store: str, id: str, name: str, *, wait: float = 0.0) -> None:
     """Name a session. Raises SessionError when another carries the name, SessionBusy, StorageError."""
-    taken = [other for other in named(store, name) if other != id]
-    if taken:
-        raise SessionError(f"the name {name!r} is taken by session {taken[0]}", "Choose another")
-    with Session.open(store, id, wait=wait) as session:
+    with Session.open(store, id, wait=wait) as session, naming(store):
+        taken = [other for other in named(store, name) if other != id]
+        if taken:
+            raise SessionError(f"the name {name!r} is taken by session {taken[0]}", "Choose another")
         session.rename(name)
 
 
