@@ -448,6 +448,45 @@ def test_a_name_belongs_to_one_of_two_that_start_at_once(home: Path, tmp_path: P
     assert sorted(os.listdir(store(home))) == [f"{id}.jsonl", f"{id}.lock"]
 
 
+def test_a_name_whose_session_has_no_answer_yet_goes_on(agent: Runner, home: Path, tmp_path: Path) -> None:
+    """After an outage the same command is simply given again; a session that holds an answer, even half of one, is
+    never taken up by -n."""
+    command = ["-n", "retry", "-s", "Be brief.", "the question"]
+    with ScriptedServer([status(503, "")], repeat_last=True) as server:
+        env = at(server, AGENT_RETRY_SECONDS="0.1")
+        assert [agent("-q", *command, **env).code for _ in range(2)] == [75, 75]
+    with ScriptedServer([cut("half")]) as server:
+        done = agent(*command, **at(server))
+        assert agent("-q", "--fork", "-n", "retry", "hi", **at(server)).code == 2
+        assert agent("-q", "--no-session", "-n", "retry", "hi", **at(server)).code == 4
+        full = agent("-q", *command, **at(server))
+    id = only_log(home).stem
+    assert (done.code, done.err.splitlines()[0]) == (75, f"session: {id} (resumed, 1 message)")
+    assert "warning: the system prompt" not in done.err
+    assert [m["content"] for m in server.requests[0]["messages"]] == ["Be brief.", "the question"]
+    assert (full.code, full.err) == (
+        4,
+        f"agent: The name 'retry' belongs to session {id}. Continue it: agent -c retry\n",
+    )
+    assert shape(only_log(home)) == [
+        "meta", "system", "user: the question", "failed", "user: the question", "failed", "user: the question",
+        "assistant: half",
+    ]  # fmt: skip
+
+
+def test_a_name_whose_first_answer_is_still_awaited_is_taken(home: Path, tmp_path: Path) -> None:
+    gate = threading.Event()
+    with ScriptedServer([raw([gate, sse(chunk({"content": "one"}, "stop"))])]) as server:
+        first = started(server, tmp_path, "-q", "-n", "work", "first")
+        while not server.requests:
+            assert first.poll() is None
+        second = ended(started(server, tmp_path, "-q", "--wait", "9", "-n", "work", "second"))
+        gate.set()
+        assert ended(first).out == "one\n"
+    told = f"agent: The name 'work' belongs to session {only_log(home).stem}. Continue it: agent -c work\n"
+    assert (second.code, second.err) == (4, told)
+
+
 PERSON = '{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}'
 
 

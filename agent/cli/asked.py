@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.cli import outfile, prompt
 from agent.cli.options import INTRODUCTION
-from agent.errors import SessionError, UsageError
+from agent.errors import SessionBusy, SessionError, UsageError
 from agent.events import Emit, Notice
 from agent.log import library
+from agent.log.logfile import counts_of
 from agent.messages import Message
+from agent.session import Session
 
 if TYPE_CHECKING:
     from agent.cli.structured import Shape
@@ -91,6 +93,16 @@ def is_compact_command(message: Message) -> bool:
     return isinstance(content, str) and content.split(maxsplit=1)[:1] == [COMPACT]
 
 
+def answered(session: Session) -> bool:
+    """Whether a model has said anything in it."""
+    said = (e for e in session.entries if e["type"] == "message" and e["message"]["role"] == "assistant")
+    return any(said) or bool(counts_of(session.meta)["compactions"])
+
+
+def taken(name: str, id: str) -> SessionError:
+    return SessionError(f"The name {name!r} belongs to session {id}", f"Continue it: agent -c {name}")
+
+
 # ---- effects ----
 
 
@@ -114,8 +126,6 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
         raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
     if not id and ask.fork:
         raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
-    if not id and ask.name is not None:
-        free_name(store, ask.name)
     if not ask.schema:
         return None
     from agent.cli.structured import Shape
@@ -123,11 +133,36 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
     return Shape(ask.schema)
 
 
+def namesake(ask: Ask, store: str) -> str | None:
+    """The session that `-n NAME` goes on with: the one of that name where it holds no answer yet, as after an outage.
+    None: a new one. Raises: as `free_name`."""
+    if ask.name is None or ask.resumes is not None or ask.fork:
+        return None
+    found = library.named(store, library.check_name(ask.name))
+    if len(found) == 1 and not ask.no_session and not answered(Session.read(store, found[0])):
+        return found[0]
+    if found:
+        raise taken(ask.name, found[0])
+    return None
+
+
+def go_on(store: str, id: str, name: str) -> Session:
+    """Open a `namesake`. Raises: SessionError when another run has it, or has had its answer meanwhile."""
+    try:
+        session = Session.open(store, id)
+    except SessionBusy:
+        raise taken(name, id) from None
+    if answered(session):
+        session.close()
+        raise taken(name, id)
+    return session
+
+
 def free_name(store: str, name: str) -> str:
     """`name`, if no session has it. Raises: UsageError for what is no name, SessionError when it is taken."""
-    taken = library.named(store, library.check_name(name))
-    if taken:
-        raise SessionError(f"The name {name!r} belongs to session {taken[0]}", f"Continue it: agent -c {name}")
+    found = library.named(store, library.check_name(name))
+    if found:
+        raise taken(name, found[0])
     return name
 
 

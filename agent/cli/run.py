@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from agent.cli import outfile
+from agent.cli import asked, outfile
 from agent.cli.asked import COMPACT, Ask, check, free_name, is_compact_command, read_prompt, read_system, with_block
 from agent.cli.asking import asker
 from agent.cli.equipment import TOY, Equipment, equip, system_message, unnamed
@@ -32,7 +32,7 @@ from agent.errors import (
 from agent.events import Emit, Notice, SessionOpened, TurnFinished
 from agent.log import library
 from agent.loop import Turn
-from agent.messages import Message
+from agent.messages import Message, text_of
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
@@ -128,13 +128,19 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     if not ask.no_session:
         library.check_store(store)
+    again = asked.namesake(ask, store)
+    if again:
+        ask = ask._replace(continue_id=again)
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     wait = _wait(ask)
     message = read_prompt(ask, screen.emit)
     shape = check(ask, message, store, id)
     screen.resume = way_on(store, cwd, ask, settings)
     if id:
-        live.session = Session.read(store, id) if ask.fork else _open(store, id, wait, screen.emit)
+        if again:
+            live.session = asked.go_on(store, id, str(ask.name))
+        else:
+            live.session = Session.read(store, id) if ask.fork else _open(store, id, wait, screen.emit)
         settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
     try:
@@ -338,11 +344,10 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
     if ask.resumes and isinstance(begun, str) and begun != os.getcwd() and gear.toolbox.names():
         emit(Notice("info", "moved", f"the session began in {begun}; its tools now work in {os.getcwd()}"))
     if ask.resumes and settings.origin.get("system") == "flag":
-        emit(
-            Notice(
-                "warning", "system_frozen", "the system prompt stays as the session began with it: -s is for new ones"
-            )
-        )
+        first = text_of(session.view()[0]) if session.view() else ""
+        if not first.startswith(settings.system or ""):
+            text = "the system prompt stays as the session began with it: -s is for new ones"
+            emit(Notice("warning", "system_frozen", text))
 
 
 # ---- the end ----
