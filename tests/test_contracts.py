@@ -24,7 +24,7 @@ anchors compaction.plan compaction.inert compaction.cutting compaction.replies c
 loop
 wire.memory wire.reports wire.retry wire.overflow wire.sse wire.amiss wire.refusal wire.kinds wire.faults wire.usage wire.toolcalls wire.foreign wire.leaked wire.reasoning wire.stream wire.adapt wire.body wire.transport wire.probes wire.exchange client wire.doctor
 patience render jsonlines views.printing local cli.completion
-cli.prompt cli.asking cli.outfile cli.structured cli.asked cli.equipment views.scales cli.run cli.examine importers cli.verbs cli.gathering cli.commands cli.dispatch cli.grammar cli __main__
+cli.prompt cli.asking cli.outfile cli.structured cli.asked cli.equipment views.scales cli.run cli.examine importers cli.verbs cli.history cli.gathering cli.commands cli.dispatch cli.grammar cli __main__
 """.split()
 """The reading order. A module imports only modules that stand before it, wherever the import is written."""
 

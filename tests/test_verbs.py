@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import environment
 from disks import Quick
-from lives import ask, compact, user
+from lives import ask, compact, prune, user
 
 from agent.cli import main
 from agent.session import Session
@@ -50,16 +50,22 @@ class Said:
 
 
 @pytest.fixture
-def sessions(capfdbinary: pytest.CaptureFixture[bytes]):  # type: ignore[no-untyped-def]
-    """`sessions("list", "--json")` runs `agent sessions list --json` in this process."""
+def here(capfdbinary: pytest.CaptureFixture[bytes]):  # type: ignore[no-untyped-def]
+    """`here("doctor", ID)` runs `agent doctor ID` in this process."""
 
     def run(*argv: str) -> Said:
-        code = main(["sessions", *argv])
+        code = main([*argv])
         sys.stdout.flush()
         out, err = capfdbinary.readouterr()
         return Said(code, out.decode(), err.decode())
 
     return run
+
+
+@pytest.fixture
+def sessions(here):  # type: ignore[no-untyped-def]
+    """`sessions("list", "--json")` runs `agent sessions list --json` in this process."""
+    return lambda *argv: here("sessions", *argv)
 
 
 def test_list(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
@@ -128,8 +134,18 @@ def test_fork_and_rm(store: str, sessions) -> None:  # type: ignore[no-untyped-d
 
 
 def test_export(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
-    """jsonl is the file byte for byte; every form goes to stdout."""
-    assert sessions("export", ID, "--format", "jsonl").out == Path(store, f"{ID}.jsonl").read_text()
+    """jsonl is the file byte for byte, and stderr tells what only the archive has; every form goes to stdout."""
+    more = (
+        f"agent: 2 more messages stand only in the archive; for all of them: agent sessions export {ID} --format json\n"
+    )
+    assert (*sessions("export", ID, "--format", "jsonl"),) == (0, Path(store, f"{ID}.jsonl").read_text(), more)
+    with Session.open(store, ID) as session:
+        prune(session, 4)
+    assert sessions("export", ID, "--format", "jsonl").err == more.replace("2 more", "3 more")
+    history = sessions("export", ID, "--format", "json").json["history"]
+    assert [e["message"]["content"] for e in history][:4] == ["one", "re: one", "two", "re: two"]
+    assert sessions("undo", ID).code == sessions("undo", ID).code == 0
+    assert sessions("export", ID, "--format", "jsonl").err == ""
     assert sessions("export", ID).out.startswith(f"# {ID}\n")
     assert sessions("export", ID, "--format", "html").out.startswith("<!doctype html>")
     assert sessions("export", ID, "--json").json["meta"]["id"] == ID
@@ -157,6 +173,31 @@ def test_undo_and_redo(store: str, sessions) -> None:  # type: ignore[no-untyped
     assert (*sessions("undo", ID),) == (4, "", f"agent: session {ID} has no compaction to undo\n")
     back = sessions("undo", ID, "--redo", "--json").json
     assert (back["undid"], back["redo"], back["messages"]) == (9, True, {"before": 6, "after": 5})
+
+
+def test_undo_says_that_what_it_restores_was_altered(store: str, sessions, here) -> None:  # type: ignore[no-untyped-def]
+    """It restores what is there all the same; the doctor names what is altered or missing."""
+    archive = Path(store, f"{ID}.archive")
+    log = f"ok       {ID}: every line is whole\n"
+    step = f"\n         → Put the file back from a backup: {archive}\n"
+    as_archived = "ok       archive: 1 of 1 files are as they were archived\n"
+    assert (*here("doctor", ID),) == (0, log + as_archived, "")
+    whole = (archive / "0001.jsonl").read_bytes()
+    (archive / "0001.jsonl").write_bytes(whole.replace(b"re: one", b"re: One"))
+    altered = "archive: 0001 is not the file that was archived"
+    assert (*here("doctor", ID),) == (1, f"{log}failed   {altered}{step}", "")
+    assert (*sessions("undo", ID),) == (0, "", (
+        f"agent: the compaction is undone: 5 -> 6 messages; the other way: agent sessions undo {ID} --redo\n"
+        "agent: warning: archive 0001 is not the file that was archived: what was restored may not be what was said; "
+        f"see agent sessions replay {ID} --check\n"
+    ))  # fmt: skip
+    assert "re: One" in sessions("show", ID).out
+    assert sessions("undo", ID, "--redo", "--json").json["problems"] == []
+    (archive / "0002.jsonl").unlink()
+    assert (*here("doctor", ID),) == (1, f"{log}failed   archive: 0002 is missing{step}", "")
+    (archive / "0001.jsonl").unlink()
+    missing = "failed   archive: archives 0001 to 0002 are missing"
+    assert (*here("doctor", ID, "--dry-run"),) == (1, f"{log}{missing}{step}", "")
 
 
 def test_undo_of_files(store: str, sessions, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -268,7 +268,10 @@ def options_of(path: list[str]) -> Iterable[tuple[str, str]]:
 def register(app: typer.Typer, sessions: typer.Typer) -> None:
     """Put the commands in their places."""
     from agent.cli.gathering import import_sessions, stats
+    from agent.cli.history import replay, undo
 
+    sessions.command("undo")(undo)
+    sessions.command("replay")(replay)
     sessions.command("compact")(compact)
     sessions.command("import")(import_sessions)
     sessions.command("stats")(stats)

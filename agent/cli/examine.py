@@ -112,10 +112,26 @@ def examine_session(store: str, id: str, *, dry_run: bool) -> Iterator[Check]:
                 yield Check(id, "ok", "; ".join(session.notices) or "every line is whole")
         except SessionCorrupt as error:
             yield Check(id, "failed", error.text, error.hint)
-        return
-    if dry_run:
+            return
+    elif dry_run:
         yield Check(id, "failed", f"bad lines: {len(found)}", f"To mend it: agent doctor {id}")
-        return
-    done = mend.repair(store, id)
-    kept = f"; bad lines are kept in {done.quarantine}" if done.quarantine else ""
-    yield Check(id, "ok", f"mended; the damaged file is {done.archive}{kept}")
+    else:
+        done = mend.repair(store, id)
+        kept = f"; bad lines are kept in {done.quarantine}" if done.quarantine else ""
+        yield Check(id, "ok", f"mended; the damaged file is {done.archive}{kept}")
+    yield from _archives(store, id)
+
+
+def _archives(store: str, id: str) -> Iterator[Check]:
+    """Whether every archived file of a session is there and as it was archived."""
+    from agent.log.archive import check_chain
+    from agent.log.logfile import beside
+    from agent.session import Session
+
+    session = Session.read(store, id)
+    files, problems = check_chain(session)
+    folder = beside(session.path, "archive")
+    for problem in problems:
+        yield Check("archive", "failed", problem.removeprefix("archive "), f"Put the file back from a backup: {folder}")
+    if files and not problems:
+        yield Check("archive", "ok", f"{len(files)} of {len(files)} files are as they were archived")

@@ -9,7 +9,8 @@ Undo and redo are rewrites themselves: the file they replace joins the row, so t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.errors import SessionCorrupt, SessionError, SessionNotFound, UsageError
@@ -88,6 +89,9 @@ def without_undo(entries: Sequence[Entry], archived: Sequence[Entry], record: En
     return [*archived, *(e for e in entries if e["n"] > record["n"] and e["n"] not in known)]
 
 
+Without = Callable[[Sequence[Entry], Sequence[Entry], Entry], list[Entry]]
+
+
 def newest(entries: Sequence[Entry], kind: str) -> Entry | None:
     """The newest compaction, or the newest undo that is not itself a redo."""
     found = [e for e in entries if e["type"] == kind and not e.get("redo")]
@@ -117,28 +121,32 @@ def _path_of(session: Session, name: str) -> str:
 
 
 def undo(session: Session) -> dict[str, Any]:
-    """Take back the newest compaction: the originals, plus what came after. Raises SessionError when there is none."""
+    """Take back the newest compaction: the originals, plus what came after. Raises SessionError when there is none.
+
+    The record of it, with "messages" before and after, and "problems": what `check_chain` finds on the way to the archive
+    that was restored.
+    """
     record = newest(session.entries, "compaction")
     if record is None:
         raise SessionError(f"session {session.id} has no compaction to undo")
-    entries = without_compaction(session.entries, archived_entries(session, str(record.get("archive"))), record)
-    return _take_back(session, entries, {"undid": record["n"]})
+    return _take_back(session, record, without_compaction, {"undid": record["n"]})
 
 
 def redo(session: Session) -> dict[str, Any]:
-    """Take back the newest undo, keeping what came after it. Raises SessionError when there is none."""
+    """Take back the newest undo, keeping what came after it; as `undo`. Raises SessionError when there is none."""
     record = newest(session.entries, "undo")
     if record is None:
         raise SessionError(f"session {session.id} has no undo to take back")
-    entries = without_undo(session.entries, archived_entries(session, str(record.get("archive"))), record)
-    return _take_back(session, entries, {"undid": record["n"], "redo": True})
+    return _take_back(session, record, without_undo, {"undid": record["n"], "redo": True})
 
 
-def _take_back(session: Session, entries: list[Entry], about: dict[str, Any]) -> dict[str, Any]:
-    before = len(session.view())
-    record = {"type": "undo", "n": session.new_n(), "at": now(), **about}
-    name = session.rewrite([*entries, record])
-    return record | {"archive": name, "messages": {"before": before, "after": len(session.view())}}
+def _take_back(session: Session, record: Entry, without: Without, about: dict[str, Any]) -> dict[str, Any]:
+    before, archived = len(session.view()), str(record.get("archive"))
+    entries = without(session.entries, archived_entries(session, archived), record)
+    problems = check_chain(session, archived)[1]
+    done = {"type": "undo", "n": session.new_n(), "at": now(), **about}
+    name = session.rewrite([*entries, done])
+    return done | {"archive": name, "messages": {"before": before, "after": len(session.view())}, "problems": problems}
 
 
 def at_request(session: Session, k: int) -> Seen:
@@ -207,7 +215,7 @@ class Check(NamedTuple):
 
 def check(session: Session) -> Check:
     """Recompute the digest of every request of the session's life, and of every archived file."""
-    files, problems = _check_chain(session)
+    files, problems = check_chain(session)
     if session.path:
         problems += [f"line {line} cannot be read: {why}" for line, why in load(session.path).bad]
     requests = 0
@@ -247,9 +255,9 @@ def seen_now(session: Session) -> list[Message]:
     return prepare_for_wire(session.view(), Dialect.from_json(last["request"].get("dialect")))
 
 
-def _check_chain(session: Session) -> tuple[dict[str, bool], list[str]]:
-    """Follow `meta.archived` from the log back to the first file: whether each is the file that was archived, by name,
-    and what is wrong."""
+def check_chain(session: Session, upto: str = "") -> tuple[dict[str, bool], list[str]]:
+    """Follow `meta.archived` from the log back to the first file, or to archive `upto`: whether each is the file that was
+    archived, by name, and what is missing or altered. What stands right before a missing one nothing vouches for."""
     files: dict[str, bool] = {}
     problems: list[str] = []
     meta = session.meta
@@ -260,6 +268,10 @@ def _check_chain(session: Session) -> tuple[dict[str, bool], list[str]]:
         files[name] = False
         path = _path_of(session, name)
         try:
+            if not path:
+                told, meta = _before(session, name)
+                problems.append(told)
+                continue
             files[name] = _was_archived(path, meta)
             meta = _first_line(path)
         except OSError as error:
@@ -268,7 +280,22 @@ def _check_chain(session: Session) -> tuple[dict[str, bool], list[str]]:
         if not files[name]:
             problems.append(f"archive {name} is not the file that was archived")
             problems += [f"archive {name}, line {line}: {why}" for line, why in load(path).bad]
+        if name == upto:
+            break
     return files, problems
+
+
+def _before(session: Session, name: str) -> tuple[str, Entry]:
+    """What is missing where archive `name` is, in a sentence, and the first line of the newest one below it."""
+    wanted = int(name) if re.fullmatch("[0-9]{4,18}", name) else 0
+    below = [path for path in generation_paths(session.path) if _number(path) < wanted]
+    least = _number(below[-1]) + 1 if below else 1
+    told = f"archives {least:04d} to {name} are missing" if least < wanted else f"archive {name} is missing"
+    return told, _first_line(below[-1]) if below else {}
+
+
+def _number(path: str) -> int:
+    return int(os.path.basename(path).removesuffix(".jsonl"))
 
 
 def fork(store: str, id: str, *, at: int | None = None, disk: Disk = DISK, **meta_changes: Any) -> str:

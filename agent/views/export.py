@@ -16,6 +16,7 @@ from typing import Any
 
 from agent.errors import UsageError
 from agent.log.entries import encode
+from agent.log.logfile import counts_of
 from agent.messages import text_of, tool_calls
 from agent.session import Session
 from agent.views.chart import Lines
@@ -53,6 +54,14 @@ def export(session: Session, form: str, lines: Lines | None = None) -> Iterator[
 def as_jsonl(session: Session) -> Iterator[str]:
     for entry in (session.meta, *session.entries):
         yield encode(entry).decode()
+
+
+def only_archived(session: Session) -> int:
+    """How many messages of the life stand, as they were said, in no line of `as_jsonl`."""
+    if not counts_of(session.meta)["generation"]:
+        return 0
+    here = {entry["n"] for entry in session.entries if entry["type"] == "message" and not entry.get("pruned")}
+    return sum(entry["n"] not in here and not entry.get("summary") for entry in session.originals())
 
 
 def as_json(session: Session) -> Iterator[str]:
