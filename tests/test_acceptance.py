@@ -788,6 +788,27 @@ def test_a_pipe_that_is_left_out_is_told_under_q_too(home: Path, tmp_path: Path)
     assert (done.stdout, b"standard input stayed silent" in done.stderr) == (b"Hi\n", True)
 
 
+def test_one_word_after_an_option_is_a_prompt(agent: Runner, home: Path) -> None:
+    """A verb, or what is nearly a command; a command's own name only where a session is continued."""
+    with ScriptedServer([text("ok")], repeat_last=True) as server:
+        for line in (
+            "-n work list", "--last continue", "-c work show", "-m scripted modles", "-q version", "-c work help",
+            "--last config",
+        ):  # fmt: skip
+            assert agent(*line.split(), **at(server)).out == "ok\n", line
+        for line in (
+            "list -q",
+            "continue --last",
+            "modles -m scripted",
+            "-q models",
+            "-m scripted doctor",
+            "--json help",
+        ):
+            assert agent(*line.split(), **at(server)).code == 2, line
+    sent = [request["messages"][-1]["content"] for request in server.requests]
+    assert sent == ["list", "continue", "show", "modles", "version", "help", "config"]
+
+
 @pytest.mark.parametrize("word", ["sesions", "session", "modles", "docter"])
 def test_a_single_misspelt_command_is_not_sent_to_a_model(agent: Runner, word: str) -> None:
     with ScriptedServer([]) as server:

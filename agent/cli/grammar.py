@@ -43,7 +43,7 @@ def invoke(argv: list[str]) -> int:
     if values.pop("version"):
         sys.stdout.write(f"{version_line()}\n")
         return 0
-    check_words(words, argv)
+    check_words(words, argv, continues=values["last"] or values["continue_id"] is not None)
     from agent.cli.asked import Ask
     from agent.cli.run import run
 
@@ -71,14 +71,18 @@ ALONE = {verb: f"sessions {verb}" for verb in VERBS} | {
 """Words that are hardly a prompt where they stand alone, and the command each is meant to be."""
 
 
-def check_words(words: list[str], argv: list[str]) -> None:
-    """Refuse a prompt that looks like a misplaced or misspelt command. `argv` is the whole command line.
+def check_words(words: list[str], argv: list[str], *, continues: bool) -> None:
+    """Refuse a prompt that looks like a misplaced or misspelt command. `argv` is the whole command line; `continues` says
+    whether it names a session, which no command does.
 
+    One word is a prompt where an option stands before it, but for a command's own name, whose options may have come first.
     Raises: UsageError with the right spelling.
     """
     if not words or "--" in argv or argv[:1] == ["run"]:
         return
     first, rest = words[0], " ".join(words)
+    if words == [first] and first != argv[0] and (continues or first not in RESERVED):
+        return
     if words == [first] and first in ALONE:
         raise UsageError(
             f"There is no command {first!r}", f"Did you mean: agent {ALONE[first]}? A prompt: agent -- {first}"
