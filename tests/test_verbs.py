@@ -124,10 +124,13 @@ def test_search(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_fork_and_rm(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
-    """The new id on stdout; removed again with everything it had."""
+    """The new id on stdout; removed again with everything it had, but by a dry run nothing."""
     new = sessions("fork", ID, "--at", "3").out.strip()
     assert sessions("show", new).out.endswith("user · 3\ntwo\n\n")
     assert sessions("fork", ID, "--at", "99").code == 2
+    would = f"{new}  would be removed\n{ID}  would be removed\n"
+    assert (*sessions("rm", new, ID, new, "--dry-run"),) == (0, would, "")
+    assert sessions("rm", new, "--dry-run", "--json").json == {"id": new, "removed": False}
     assert (*sessions("rm", new, "--json"),) == (0, f'{{"id":"{new}","removed":true}}\n', "")
     assert sorted(os.listdir(store)) == [f"{ID}.archive", f"{ID}.jsonl", f"{ID}.lock"]
     assert sessions("rm", "nosuch").code == 4
@@ -157,7 +160,9 @@ def test_prune(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
     assert (*sessions("prune", "--older-than", "30d"),) == (0, "", "agent: no session is older than 30d\n")
     long_ago = time.time() - 40 * 86400
     os.utime(f"{store}/{ID}.jsonl", (long_ago, long_ago))
-    assert sessions("prune", "--older-than", "30d", "--dry-run").out == f"{ID}  would be removed\n"
+    would = sessions("prune", "--older-than", "30d", "--dry-run", "--json").json
+    assert would == {"id": ID, "outcome": "would be removed"}
+    assert (*sessions("prune", "--older-than", "30d", "--dry-run"),) == (0, f"{ID}  would be removed\n", "")
     assert sessions("prune", "--older-than", "5x").code == 2
     assert sessions("prune", "--older-than", "30d", "--json").json == {"id": ID, "outcome": "removed"}
     assert os.listdir(store) == []

@@ -35,6 +35,7 @@ app = typer.Typer(
 Id = Annotated[str, typer.Argument(metavar="ID", help="id, unique prefix, name, or last")]
 Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
 Store = Annotated[str | None, typer.Option("--session-dir", metavar="DIR", help="where sessions are kept")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="only say what would go")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="do not ask")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SEC", min=0, help="seconds to wait for a busy session")]
 
@@ -236,6 +237,7 @@ def export(
 @app.command()
 def rm(
     ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
     session_dir: Store = None,
@@ -243,15 +245,18 @@ def rm(
     """Remove sessions with their archives and side files. Asks on a terminal."""
     from agent.log.library import remove
 
-    found = [find(session_dir, id) for id in ids]
+    found = dict.fromkeys(find(session_dir, id) for id in ids)
     names = ", ".join(id for _, id in found)
-    if not agreed(f"Remove {names} for good?", yes):
+    if not dry_run and not agreed(f"Remove {names} for good?", yes):
         note("nothing was removed")
         raise typer.Exit(1)
-    for store, id in dict.fromkeys(found):
-        remove(store, id)
+    for store, id in found:
+        if not dry_run:
+            remove(store, id)
         if json:
-            out_json({"id": id, "removed": True})
+            out_json({"id": id, "removed": not dry_run})
+        elif dry_run:
+            out(f"{id}  would be removed\n")
         else:
             note(f"removed {id}")
 
@@ -259,7 +264,7 @@ def rm(
 @app.command()
 def prune(
     older_than: Annotated[str, typer.Option("--older-than", metavar="SPAN", help="30d, 12h, 2w")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
     session_dir: Store = None,
