@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from conftest import Runner
+from lives import ask
 
 from agent import local
 from agent.errors import ConfigError
+from agent.session import Session
 
 BACKGROUND = (
     "For background: the harbour service reads water levels from forty sensors, keeps them for ninety days, draws a "
@@ -60,6 +62,19 @@ def test_the_four_steps_of_exercise_13(agent: Runner, home: Path, model_file: st
     assert [fact for fact in ("phoenix", "1.26", "read_file", "write_file") if fact not in sent] == []
     checked = agent("sessions", "replay", log.stem, "--check")
     assert (checked.code, checked.out) == (0, "4 requests and 1 archived file checked: they agree\n")
+
+
+def test_a_compaction_by_hand_does_without_the_toy_s_summary(agent: Runner, home: Path, model_file: str) -> None:
+    """Its summaries rarely pass: then the record goes in, and no line says that the history was kept."""
+    store = str(home / ".local/state/agent/sessions")
+    with Session.create(store, {"model": local.MODEL_NAME, "cwd": "/work"}, id="harbour") as session:
+        for number in range(4):
+            ask(session, f"Tell me of harbour number {number}.", f"Harbour {number} has {number + 7} berths. " * 16)
+    done = agent("-c", "harbour", "/compact")
+    told = [line.split(":")[0] for line in done.err.splitlines()]
+    assert (done.code, done.out, told) == (0, "", ["session", "compacting", "info", "compacted"]), done
+    assert "info: no summary produced, so the record goes in without one: " in done.err
+    assert [entry["type"] for entry in Session.read(store, "harbour").entries][:2] == ["compaction", "message"]
 
 
 def test_a_gguf_file_by_path(agent: Runner, model_file: str) -> None:
