@@ -1,5 +1,6 @@
 """Black-box acceptance: what a careful user of a terminal, a script and CI would check, on the real command."""
 
+import errno
 import json
 import os
 import pty
@@ -856,6 +857,33 @@ def test_doctor_says_when_another_agent_comes_first(agent: Runner, tmp_path: Pat
     done = agent("doctor", "--offline", PATH=f"{other}{os.pathsep}{os.environ['PATH']}")
     assert f"`agent` is {other / 'agent'}, not this program" in done.out
     assert "oneshot-agent" in done.out
+
+
+def test_doctor_says_that_a_server_does_not_answer(agent: Runner) -> None:
+    """And does not guess at its models and window, nor send the reader to the doctor."""
+    with ScriptedServer([]) as server:
+        url = server.url
+    done = agent("doctor", OPENAI_BASE_URL=url, MODEL="scripted")
+    refused = f"[Errno {errno.ECONNREFUSED}] Connection refused"
+    assert (done.code, done.out.splitlines()[-3:]) == (1, [
+        f"ok       configuration: scripted at {url} (from OPENAI_BASE_URL), no key",
+        f"failed   answer: the server does not answer: {url}: {refused}",
+        "         → Start it, or correct its address (OPENAI_BASE_URL, or base_url in config.toml)",
+    ])  # fmt: skip
+
+
+def test_a_local_server_needs_no_key_and_is_not_said_to_be_there(agent: Runner) -> None:
+    rows = [line for line in agent("models", VLLM_API_KEY="x").out.splitlines() if "127.0.0.1" in line]
+    assert rows == [
+        "ollama       no key needed                http://127.0.0.1:11434/v1",
+        "lmstudio     no key needed                http://127.0.0.1:1234/v1",
+        "llamacpp     no key needed                http://127.0.0.1:8080/v1  default",
+        "vllm         no key needed                http://127.0.0.1:8000/v1",
+    ]
+    told = {
+        row["name"]: row["ready"] for row in json.loads(agent("models", "--json", GROQ_API_KEY="x").out)["providers"]
+    }
+    assert (told["groq"], told["ollama"], told["openai"]) == (True, None, False)
 
 
 def test_a_server_that_fails_every_time_is_temporary(agent: Runner) -> None:

@@ -96,14 +96,18 @@ def models(json: Json = False, profile: Profile = None) -> None:
         )
         out(f"now          {now['model']}  {now['base_url']}  {window}\n\n")
     for row in told["providers"]:
-        state = "ready" if row["ready"] else f"needs {row['key_variable']}"
+        needs = f"needs {row['key_variable']}"
+        state = "no key needed" if row["ready"] is None else "ready" if row["ready"] else needs
         out(f"{row['name']:12} {state:28} {row['base_url']}  {row['default']}".rstrip() + "\n")
     for name, target in settings.aliases.items():
         out(f"{name:12} alias of {target}\n")
 
 
 def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What `agent models` shows: the model a run would use now, and every provider of the table."""
+    """What `agent models` shows: the model a run would use now, and every provider of the table.
+
+    "ready" is whether its key is set; None where none is needed, as nobody has looked whether that server runs.
+    """
     from agent.cli.equipment import find_target
     from agent.wire import providers, windows
     from agent.wire.memory import Memory, default_path
@@ -129,7 +133,7 @@ def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str,
             "name": provider.name,
             "base_url": provider.base_url,
             "key_variable": provider.keys[0] if provider.keys else "",
-            "ready": provider.local or any(environ.get(key) for key in provider.keys),
+            "ready": None if provider.local else any(environ.get(key) for key in provider.keys),
             "default": provider.default,
         }
         for provider in providers.TABLE

@@ -15,6 +15,7 @@ from agent.cli.options import version_line
 from agent.config import Settings, config_path, load_settings
 from agent.errors import AgentError, SessionCorrupt
 from agent.wire.doctor import Check, first_on_path
+from agent.wire.providers import Target
 
 
 def examine(environ: Mapping[str, str], model: str | None, *, offline: bool) -> Iterator[Check]:
@@ -90,8 +91,30 @@ def _server(settings: Settings, environ: Mapping[str, str], offline: bool) -> It
     if offline:
         yield doctor.configured(target)
         return
+    if dead := _dead(target, settings.with_trust(environ)):
+        yield from (doctor.configured(target), dead)
+        return
     memory, stated = Memory(default_path(environ)), settings.stated_window
     yield from doctor.examine(target, settings.with_trust(environ), memory=memory, stated=stated)
+
+
+def _dead(target: Target, environ: Mapping[str, str]) -> Check | None:
+    """The one check of a server that nothing connects to; None for any other."""
+    from agent.wire.probes import ASK_SECONDS
+    from agent.wire.transport import Transport
+
+    transport = Transport(target, environ)
+    try:
+        transport.ask("GET", f"{target.base_url}/models", ASK_SECONDS)
+    except AgentError as error:
+        if error.kind == "connection":
+            advice = "Start it, or correct its address (OPENAI_BASE_URL, or base_url in config.toml)"
+            said = error.text.removeprefix("The connection failed: ")
+            hint = advice if "agent doctor" in error.hint else error.hint
+            return Check("answer", "failed", f"the server does not answer: {said}", hint)
+    finally:
+        transport.close()
+    return None
 
 
 def examine_session(store: str, id: str, *, dry_run: bool) -> Iterator[Check]:
