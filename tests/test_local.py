@@ -65,14 +65,17 @@ def test_the_four_steps_of_exercise_13(agent: Runner, home: Path, model_file: st
 
 
 def test_a_compaction_by_hand_does_without_the_toy_s_summary(agent: Runner, home: Path, model_file: str) -> None:
-    """Its summaries rarely pass: then the record goes in, and no line says that the history was kept."""
+    """Its summaries rarely pass: then the record goes in, and no line says that the history was kept. A key that was set
+    since changes nothing, and the first notice says what does."""
     store = str(home / ".local/state/agent/sessions")
     with Session.create(store, {"model": local.MODEL_NAME, "cwd": "/work"}, id="harbour") as session:
         for number in range(4):
             ask(session, f"Tell me of harbour number {number}.", f"Harbour {number} has {number + 7} berths. " * 16)
-    done = agent("-c", "harbour", "/compact")
+    done = agent("-c", "harbour", "/compact", OPENAI_API_KEY="x")
     told = [line.split(":")[0] for line in done.err.splitlines()]
-    assert (done.code, done.out, told) == (0, "", ["session", "compacting", "info", "compacted"]), done
+    assert (done.code, done.out, told) == (0, "", ["session", "info", "compacting", "info", "compacted"]), done
+    toy = "info: this session was begun with the built-in toy and goes on with it; for a real one: -m openai/gpt-5-mini"
+    assert done.err.splitlines()[1] == toy
     assert "info: no summary produced, so the record goes in without one: " in done.err
     assert [entry["type"] for entry in Session.read(store, "harbour").entries][:2] == ["compaction", "message"]
 

@@ -37,7 +37,7 @@ from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
 from agent.values import parse_seconds
-from agent.wire.providers import unused_key
+from agent.wire.providers import resolve, unused_key
 
 if TYPE_CHECKING:
     from agent.cli.structured import Shape
@@ -308,6 +308,17 @@ def wide_root(gear: Equipment) -> str:
     return warning(context)
 
 
+def real_model(settings: Settings, gear: Equipment) -> str:
+    """What to type for a real model in place of the toy, where a key or a server has been set; else ""."""
+    stated = None if settings.origin.get("base_url") == "OPENAI_BASE_URL" else settings.base_url
+    try:
+        target = resolve(None, gear.environ, settings.aliases, base_url=stated)
+    except ConfigError as error:
+        named = "for a real one: -m NAME" if error.kind == "no_model" else ""
+        return named or unused_key(None, gear.client.target, gear.environ)
+    return f"for a real one: -m {'/'.join(filter(None, (target.provider, target.model)))}"
+
+
 def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit: Emit) -> None:
     """The first events: what this run is."""
     emit(
@@ -326,6 +337,8 @@ def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit:
             forked=ask.fork,
         )
     )
+    if gear.builtin and settings.origin.get("model") == "session" and (way := real_model(settings, gear)):
+        emit(Notice("info", "toy_model", f"this session was begun with the built-in toy and goes on with it; {way}"))
     for text in session.notices:
         emit(Notice("warning", "repaired", text))
     for text in settings.overrides:
