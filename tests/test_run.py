@@ -313,6 +313,30 @@ def test_a_reader_that_leaves_does_not_lose_the_answer(home: Path, tmp_path: Pat
     assert entries(only_log(home))[-1]["message"]["content"] == long
 
 
+def test_a_reader_that_leaves_stops_nothing(home: Path, tmp_path: Path) -> None:
+    """The tool calls that come after it has gone are made, and the last answer is saved."""
+    gone = threading.Event()
+
+    def script(request: dict[str, Any], index: int) -> Any:
+        if index == 0:
+            return calls([("bash", {"command": "true"})], "First.")
+        assert gone.wait(30)
+        file = {"path": "done", "content": "so"}
+        return calls([("write_file", file)], "Next.") if index == 1 else text("Last.")
+
+    with ScriptedServer(script) as server:
+        process = started(server, tmp_path, "-q", "hi")
+        assert process.stdout is not None
+        assert process.stdout.read(6) == b"First."
+        process.stdout.close()
+        gone.set()
+        assert process.stderr is not None
+        with process.stderr:
+            assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+    assert (tmp_path / "done").read_text() == "so"
+    assert shape(only_log(home))[-1] == "assistant: Last."
+
+
 def test_a_full_stdout_is_an_error_and_the_session_whole(home: Path, tmp_path: Path) -> None:
     with ScriptedServer([text("Hi")]) as server, open("/dev/full", "wb") as full:
         done = subprocess.run(
