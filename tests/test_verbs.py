@@ -347,6 +347,15 @@ def test_a_difference_stays_one_where_the_reader_has_gone(store: str, tmp_path: 
     assert [left(command, tmp_path, unbuffered) for unbuffered in ("", "1")] == [(1, b"")] * 2
 
 
+def test_an_error_that_nobody_reads_keeps_its_code(store: str, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "agent", "sessions", "show", "nosuch"]
+    done = subprocess.run(command, cwd=tmp_path, env=dict(environment()), stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 4
+
+
 @pytest.mark.parametrize("argv", ["sessions list --all", "sessions export abc", "sessions stats", "config show --json"])
 def test_a_full_disk_is_an_error_of_every_command(store: str, tmp_path: Path, argv: str) -> None:
     """In the middle of the output, and at its end."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 from agent.cli.options import version_line
@@ -72,7 +73,8 @@ def main(argv: list[str]) -> int:
         if "--json" in argv or "--output-format json" in line or "--output-format stream-json" in line:
             _tell_as_json(error)
             return error.exit_code
-        sys.stderr.write(f"agent: {visible(str(error))}\n")
+        with suppress(OSError):  # nobody reads it: the code says it all the same
+            sys.stderr.write(f"agent: {visible(str(error))}\n")
         return error.exit_code
     except FileNotFoundError:
         if _somewhere():
