@@ -270,7 +270,8 @@ class Turn:
         """Say what is not as it should be with a last answer. Raises: APIError for one that a filter left empty."""
         reason = (reply.finish_reason or "").lower()
         if reply.truncated:
-            self.emit(Notice("warning", "cut", "the answer was cut off by the token limit"))
+            limit = f" of {self.max_tokens} (--max-tokens)" if self.max_tokens else ""
+            self.emit(Notice("warning", "cut", f"the answer was cut off by the token limit{limit}"))
         elif any(mark in reason for mark in FILTERED):
             text = f"The provider's filter ended the answer (finish_reason={reply.finish_reason})"
             if not self.answer.strip():

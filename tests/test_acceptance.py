@@ -459,7 +459,7 @@ def test_a_name_whose_session_has_no_answer_yet_goes_on(agent: Runner, home: Pat
     with ScriptedServer([cut("half")]) as server:
         done = agent(*command, **at(server))
         assert agent("-q", "--fork", "-n", "retry", "hi", **at(server)).code == 2
-        assert agent("-q", "--no-session", "-n", "retry", "hi", **at(server)).code == 4
+        assert agent("-q", "--no-session", "-n", "retry", "hi", **at(server)).code == 2
         full = agent("-q", *command, **at(server))
     id = only_log(home).stem
     assert (done.code, done.err.splitlines()[0]) == (75, f"session: {id} (resumed, 1 message)")

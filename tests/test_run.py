@@ -120,6 +120,9 @@ def test_what_cannot_be_meant_together_is_refused(agent: Runner, tmp_path: Path)
             "x",
             "hi",
         ): "agent: --last and -c cannot be combined. Leave one out: -c last is the same as --last",
+        ("--no-session", "-n", "x", "hi"): (
+            "agent: --no-session leaves nothing that could have a name. Leave out -n, or --no-session"
+        ),
         ("-o", "-", "hi"): "agent: -o - : the answer is on standard output anyway. Give -o a file, or leave it out",
     }
     for argv, told in cases.items():

@@ -122,6 +122,8 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
         raise UsageError("--pin is empty", "Give it the rule that no compaction may drop")
     if id and ask.no_session:
         raise UsageError("--no-session starts a session that leaves nothing on disk; it cannot continue one")
+    if ask.name is not None and ask.no_session:
+        raise UsageError("--no-session leaves nothing that could have a name", "Leave out -n, or --no-session")
     if not id and is_compact_command(message):
         raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
     if not id and ask.fork:
@@ -136,10 +138,10 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
 def namesake(ask: Ask, store: str) -> str | None:
     """The session that `-n NAME` goes on with: the one of that name where it holds no answer yet, as after an outage.
     None: a new one. Raises: as `free_name`."""
-    if ask.name is None or ask.resumes is not None or ask.fork:
+    if ask.name is None or ask.no_session or ask.resumes is not None or ask.fork:
         return None
     found = library.named(store, library.check_name(ask.name))
-    if len(found) == 1 and not ask.no_session and not answered(Session.read(store, found[0])):
+    if len(found) == 1 and not answered(Session.read(store, found[0])):
         return found[0]
     if found:
         raise taken(ask.name, found[0])
