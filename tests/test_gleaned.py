@@ -200,3 +200,21 @@ def test_what_is_gathered_is_the_same_with_and_without_it(
             kept(session).unlink(missing_ok=True)
             assert gleaned.gather(session) == with_it
             compact(session)
+
+
+def test_what_a_user_corrects_in_the_file_is_what_was_said(tmp_path: Path) -> None:
+    """A message that a compaction kept word for word, then edited by hand: the next record has it as it is now."""
+    with Session.create(str(tmp_path), {"model": "m"}) as session:
+        say(session, *FACTS[:4], "The database port is 8080.")
+        compact(session)
+        path = Path(session.path)
+    assert b"port is 8080." in path.read_bytes().splitlines()[-2]
+    path.write_bytes(path.read_bytes().replace(b"port is 8080.", b"port is 9090."))
+    with Session.open(str(tmp_path), path.stem) as session:
+        say(session, *FACTS[4:], "And?")
+        text = compact(session)
+        assert ("9090" in text, "8080" in text) == (True, False)
+        assert [fact for fact in FACTS if fact.rstrip(".") not in text] == []
+        say(session, "More?", "And more?")
+        text = compact(session)
+    assert ("9090" in text, "8080" in text) == (True, False)

@@ -3,8 +3,8 @@
 The JSON lines are the only truth. The file holds the statements worth most of all messages up to the last compaction,
 the digest of the archive that this one made, and size and time of every archive; where that is not the newest archive,
 one of them was changed or is gone, or the file is torn, altered, gone or cannot be written, everything is read again.
-So it can be deleted at any time, and never says what the originals
-do not. Two lines: what it is of, with a digest of the second; the statements.
+So it can be deleted at any time, and never says what the originals do not; but of a message that the user has corrected in
+the session file since, what it says now. Two lines: what it is of, with a digest of the second; the statements.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import zlib
 from typing import Any
 
 from agent.compaction import record
@@ -23,7 +24,7 @@ from agent.messages import text_of
 from agent.session import Session
 from agent.tokens import Entry
 
-VERSION = 2
+VERSION = 3
 KEPT = 3_000
 """Statements that are kept from one compaction to the next, up to twice as many before they are thinned again: several
 times what a large record holds."""
@@ -36,9 +37,14 @@ def gather(session: Session, *, archives: bool = True) -> record.Gathered:
 
     Raises: StorageError when an archive cannot be read.
     """
-    known = _load(session)
-    if known is not None:
-        top = known.last
+    loaded = _load(session)
+    if loaded is not None:
+        known, top = loaded[0], loaded[0].last
+        corrected = [
+            e for e in _messages(session) if e["n"] <= top and loaded[1].get(str(e["n"]), _mark(e)) != _mark(e)
+        ]
+        if corrected:
+            known = _corrected(known, corrected)
         found = record.gather((e for e in _messages(session) if e["n"] > top), known)
     elif archives:
         size = sum(len(text_of(e["message"])) for e in session.originals() if e["message"]["role"] != "user")
@@ -67,7 +73,8 @@ def keep(session: Session, last: int, statements: bytes) -> None:
     archive = _newest(session)
     if not archive:
         return
-    head = {"version": VERSION, "archive": archive, "archives": _marks(session), "last": last}
+    kept = {str(entry["n"]): _mark(entry) for entry in _messages(session) if entry["n"] <= last}
+    head = {"version": VERSION, "archive": archive, "archives": _marks(session), "last": last, "kept": kept}
     told = encode(head | {"sha256": _digest(archive, last, statements)}) + statements
     path = _path(session)
     try:
@@ -81,8 +88,21 @@ def keep(session: Session, last: int, statements: bytes) -> None:
         pass
 
 
-def _load(session: Session) -> record.Gathered | None:
-    """What is kept, if it is of the newest archive and whole."""
+def _mark(entry: Entry) -> str:
+    """What tells whether a message that stayed in the file was edited there by hand."""
+    text = text_of(entry["message"])
+    return f"{len(text)} {zlib.crc32(text.encode('utf-8', 'surrogatepass')):x}"
+
+
+def _corrected(known: record.Gathered, corrected: list[Entry]) -> record.Gathered:
+    """What is known, but of these messages what they say now."""
+    numbers = {entry["n"] for entry in corrected}
+    said = [*known.of(lambda n: n not in numbers).statements, *record.gather(corrected).statements]
+    return record.Gathered(sorted(said, key=lambda statement: statement.n), known.last)
+
+
+def _load(session: Session) -> tuple[record.Gathered, dict[str, str]] | None:
+    """What is kept, if it is of the newest archive and whole, and the marks of the messages that stayed in the file."""
     archive = _newest(session)
     try:
         head, statements = _read(_path(session)).split(b"\n", 1) if archive else (b"", b"")
@@ -93,7 +113,9 @@ def _load(session: Session) -> record.Gathered | None:
             return None
         found = [Statement(*each) for each in parse(statements)["statements"]]
         kinds = {tuple(map(type, each)) for each in found}
-        return record.Gathered(found, int(told["last"])) if kinds <= {(int, str, str, dict, bool, int)} else None
+        if not kinds <= {(int, str, str, dict, bool, int)} or not isinstance(told["kept"], dict):
+            return None
+        return record.Gathered(found, int(told["last"])), told["kept"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
