@@ -233,7 +233,14 @@ class Turn:
     def _run_tool(self, call: ToolCall, cut: bool) -> None:
         started = self.clock()
         self.emit(ToolStarted(call.id, call.name, self.toolbox.summary(call)))
-        text, ok, denied, detail = ToolResult(NOT_RUN_CUT, ok=False) if cut else self.toolbox.run(call)
+        stopped: BaseException | None = None
+        try:
+            result = ToolResult(NOT_RUN_CUT, ok=False) if cut else self.toolbox.run(call)
+        except (KeyboardInterrupt, Interrupted) as stop:
+            result, stopped = ToolResult(self.toolbox.unfinished(), ok=False, detail={"interrupted": True}), stop
+            if not result.text:
+                raise
+        text, ok, denied, detail = result
         seconds = self.clock() - started
         about = {"name": call.name, "ok": ok, "seconds": round(seconds, 3), **detail}
         if denied:
@@ -241,6 +248,8 @@ class Turn:
         message = {"role": "tool", "tool_call_id": call.id, "content": text}
         self.session.append({"type": "message", "message": message, "tool": about})
         self.emit(ToolFinished(call.id, call.name, ok, seconds, text, denied, detail))
+        if stopped is not None:
+            raise stopped
 
     # ---- what is told ----
 

@@ -18,6 +18,8 @@ import pytest
 from conftest import Runner, Transcript, environment
 from server import ScriptedServer, calls, chunk, cut, hang, overflow, raw, sse, status, text
 
+from agent.log.entries import INTERRUPTED
+
 DATA = Path(__file__).parent / "data"
 
 
@@ -300,6 +302,31 @@ def test_a_signal_keeps_what_was_streamed(home: Path, tmp_path: Path, number: in
             [sys.executable, "-m", "agent", "-q", "-c", log.stem, "go on"], cwd=tmp_path,
             env=environment(**at(server)), capture_output=True, check=True, stdin=subprocess.DEVNULL,
         ).stdout == b"whole\n"  # fmt: skip
+    assert server.violations == []
+
+
+@pytest.mark.parametrize("stopped_by", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_command_had_printed_when_the_run_was_stopped_is_kept(
+    home: Path, tmp_path: Path, agent: Runner, stopped_by: int
+) -> None:
+    """Its output stands in the session with a line that says so; the next turn shows it to the model."""
+    os.mkfifo(tmp_path / "ready")
+    command = "echo IMPORTANT-LINE; echo go > ready; sleep 60"
+    asked = calls([("bash", {"command": command}), ("bash", {"command": "echo two"})])
+    with ScriptedServer([asked, text("done")]) as server:
+        process = started(server, tmp_path, "--allow", "bash", "go")
+        with open(tmp_path / "ready") as ready:
+            assert ready.read() == "go\n"
+        process.send_signal(stopped_by)
+        done = ended(process)
+        later = agent("-c", only_log(home).stem, "and?", **at(server))
+    results = [m["content"] for m in server.requests[-1]["messages"] if m["role"] == "tool"]
+    assert (done.code, later.out) == ({signal.SIGINT: 130, signal.SIGTERM: 143}[stopped_by], "done\n")
+    assert results == [
+        "IMPORTANT-LINE\n[interrupted: the run was stopped, and the command and all it started with it. Output so far is "
+        "above; what it did until then is done. Check before repeating it.]",
+        INTERRUPTED,
+    ]
     assert server.violations == []
 
 

@@ -79,6 +79,11 @@ class Toolbox:
             return one_line(call.arguments)
         return one_line(subject(args))
 
+    def unfinished(self) -> str:
+        """What the call that was interrupted last had given until then, once; "" for nothing."""
+        text, self.context.unfinished = self.context.unfinished, ""
+        return text
+
     def run(self, call: ToolCall) -> ToolResult:
         """Run one call. Never raises an `Exception`; a `BaseException` that is none passes through."""
         args: dict[str, Any] = {}

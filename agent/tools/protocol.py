@@ -71,6 +71,9 @@ class ToolContext:
     """What no command may leave changed, and the repositories `made` in this run: see `agent.tools.lasting`."""
     made: set[tuple[int, int]] = field(default_factory=set)
 
+    unfinished: str = ""
+    """What a call that was interrupted had given until then."""
+
     def files(self) -> str:
         """The session's files directory, made on demand."""
         path = self.files_dir()

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
+CUT_SHORT = (
+    "[interrupted: the run was stopped, and the command and all it started with it. Output so far is above; what it did "
+    "until then is done. Check before repeating it.]"
+)
 _REFUSALS = re.compile(
     r"permission denied|operation not permitted|read-only file system|network is unreachable|could not resolve|"
     r"name resolution|unable to connect|connection refused|resource busy|EACCES|EPERM|EROFS|ENOTFOUND",
@@ -81,7 +85,6 @@ def left_out(output: Output, characters: int, spill: str) -> str:
 
 
 def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
-    from agent.tokens import estimate
     from agent.tools import guard, lasting, process, sandbox
 
     spill_path = ""
@@ -104,6 +107,10 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
         with lasting.kept(context, confined) as undone, sandbox.started(command, context) as (child, attended):
             begun = True
             ended = process.watch(child, output, timeout, known, attended)
+    except KeyboardInterrupt:
+        if begun:
+            context.unfinished = _told(output, CUT_SHORT, context, lambda: spill_path)[0]
+        raise
     except OSError as error:
         done = "It had been started, and may have done its work." if begun else "Nothing was done."
         return failed(f"The command could not be run: {error.strerror or error}. {done}")
@@ -114,15 +121,24 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     refused = lasting.line(undone)
     after = confinement_hint(text[:2000] + text[-4000:], ended.exit_code, lambda: sandbox.hint(context))
     after += refused + ending(ended.exit_code, ended.why, ended.left_over, timeout)
+    told, cut = _told(output, after, context, lambda: spill_path)
+    detail: dict[str, Any] = {"exit_code": ended.exit_code}
+    detail |= {"spill": spill_path} if cut and not output.problem else {}
+    detail |= {"timed_out": True} if ended.why == "timeout" else {}
+    detail |= {"refusal": refused.strip()} if refused else {}
+    return ToolResult(told, ended.exit_code == 0 and not refused, denied=bool(refused), detail=detail)
+
+
+def _told(output: Output, after: str, context: ToolContext, spill: Callable[[], str]) -> tuple[str, bool]:
+    """The output as it is told, with what comes `after` it, and whether its middle was left out."""
+    from agent.tokens import estimate
+
+    text = "\n".join(map(readable, output.ends())) if output.overflowed else readable(output.ends()[0])
     room = max(context.result_cap // 2, context.result_cap - estimate(after) - 4)
     cut = output.overflowed or estimate(text) > room
     if cut:
         output.spill_all()
         output.close()
-        text, _ = head_and_tail(text, room, lambda characters, lines: left_out(output, characters, spill_path))
-    detail: dict[str, Any] = {"exit_code": ended.exit_code}
-    detail |= {"spill": spill_path} if cut and not output.problem else {}
-    detail |= {"timed_out": True} if ended.why == "timeout" else {}
+        text, _ = head_and_tail(text, room, lambda characters, lines: left_out(output, characters, spill()))
     body = f"{text.rstrip(chr(10))}\n" if text.strip() else "(no output)\n"
-    detail |= {"refusal": refused.strip()} if refused else {}
-    return ToolResult(body + after, ended.exit_code == 0 and not refused, denied=bool(refused), detail=detail)
+    return body + after, cut
