@@ -79,6 +79,7 @@ class Turn:
         """
         self.began = self.clock()
         message = prompt if isinstance(prompt, dict) else {"role": "user", "content": prompt}
+        self._drop_repeated(message)
         asked = self.session.append({"type": "message", "message": message})
         try:
             self._steps()
@@ -286,6 +287,13 @@ class Turn:
             if not self.answer.strip():
                 raise APIError(text, "Rephrase the prompt", kind="content_filter", status=200)
             self.emit(Notice("warning", "filtered", text))
+
+    def _drop_repeated(self, message: Message) -> None:
+        """A prompt that is given again, since nothing at all came of it, is sent once."""
+        last = next((e for e in reversed(self.session.entries) if e.get("type") in ("message", "failed")), {})
+        if last.get("message") == message and not last.get("summary"):
+            told = {"kind": "repeated", "text": "the same prompt was given again"}
+            self.session.append({"type": "failed", "prompt": last["n"], "error": told})
 
     def _note_failure(self, prompt: int, error: AgentError) -> None:
         """Mark a turn that the server refused, so that the next one does not send a poisoned prompt again."""

@@ -450,29 +450,46 @@ def test_a_name_belongs_to_one_of_two_that_start_at_once(home: Path, tmp_path: P
 
 
 def test_a_name_whose_session_has_no_answer_yet_goes_on(agent: Runner, home: Path, tmp_path: Path) -> None:
-    """After an outage the same command is simply given again; a session that holds an answer, even half of one, is
+    """After an outage, or half an answer, the same command is simply given again; a session of which a turn has ended is
     never taken up by -n."""
     command = ["-n", "retry", "-s", "Be brief.", "the question"]
     with ScriptedServer([status(503, "")], repeat_last=True) as server:
         env = at(server, AGENT_RETRY_SECONDS="0.1")
         assert [agent("-q", *command, **env).code for _ in range(2)] == [75, 75]
-    with ScriptedServer([cut("half")]) as server:
+    with ScriptedServer([cut("half"), text("the whole")]) as server:
         done = agent(*command, **at(server))
+        whole = agent("-q", *command, **at(server))
         assert agent("-q", "--fork", "-n", "retry", "hi", **at(server)).code == 2
         assert agent("-q", "--no-session", "-n", "retry", "hi", **at(server)).code == 2
         full = agent("-q", *command, **at(server))
     id = only_log(home).stem
     assert (done.code, done.err.splitlines()[0]) == (75, f"session: {id} (resumed, 1 message)")
     assert "warning: the system prompt" not in done.err
-    assert [m["content"] for m in server.requests[0]["messages"]] == ["Be brief.", "the question"]
+    assert (whole.code, whole.out) == (0, "the whole\n")
+    asked = [[m["content"] for m in request["messages"]] for request in server.requests]
+    assert asked == [["Be brief.", "the question"], ["Be brief.", "the question", "half", "the question"]]
     assert (full.code, full.err) == (
         4,
         f"agent: The name 'retry' belongs to session {id}. Continue it: agent -c retry\n",
     )
     assert shape(only_log(home)) == [
         "meta", "system", "user: the question", "failed", "user: the question", "failed", "user: the question",
-        "assistant: half",
+        "assistant: half", "user: the question", "assistant: the whole",
     ]  # fmt: skip
+
+
+def test_a_prompt_that_is_given_again_since_nothing_came_of_it_is_sent_once(home: Path, tmp_path: Path) -> None:
+    """Stopped before the first byte, twice; an interrupted prompt that another follows is sent beside it."""
+    command = ["-n", "slow", "--timeout", "1", "the question"]
+    with ScriptedServer([hang(), hang(), text("ok"), hang(), text("fine")]) as server:
+        codes = [ended(started(server, tmp_path, "-q", *command)).code for _ in range(3)]
+        codes += [
+            ended(started(server, tmp_path, "-q", "-c", "slow", "--timeout", "1", prompt)).code
+            for prompt in ("and?", "go on")
+        ]
+    asked = [[m["content"] for m in request["messages"] if m["role"] == "user"] for request in server.requests]
+    assert codes == [124, 124, 0, 124, 0]
+    assert asked[2] == ["the question"] and asked[4] == ["the question", "and?", "go on"]
 
 
 def test_a_name_whose_first_answer_is_still_awaited_is_taken(home: Path, tmp_path: Path) -> None:

@@ -94,9 +94,10 @@ def is_compact_command(message: Message) -> bool:
 
 
 def answered(session: Session) -> bool:
-    """Whether a model has said anything in it."""
+    """Whether a turn of it has come to its end: to an answer that is whole and calls no tool."""
     said = (e for e in session.entries if e["type"] == "message" and e["message"]["role"] == "assistant")
-    return any(said) or bool(counts_of(session.meta)["compactions"])
+    whole = any(not e.get("interrupted") and not e["message"].get("tool_calls") for e in said)
+    return whole or bool(counts_of(session.meta)["compactions"])
 
 
 def taken(name: str, id: str) -> SessionError:
@@ -136,7 +137,7 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
 
 
 def namesake(ask: Ask, store: str) -> str | None:
-    """The session that `-n NAME` goes on with: the one of that name where it holds no answer yet, as after an outage.
+    """The session that `-n NAME` goes on with: the one of that name where no turn has ended yet, as after an outage.
     None: a new one. Raises: as `free_name`."""
     if ask.name is None or ask.no_session or ask.resumes is not None or ask.fork:
         return None
