@@ -70,6 +70,19 @@ def one_line(text: str, width: int = 100) -> str:
     return visible(first[: width - 1] + "…" if len(first) >= width or rest else first)
 
 
+def within(text: str, columns: int) -> str:
+    """The beginning of one line that fits into so many columns of a terminal; wide characters take two."""
+    import unicodedata
+
+    shown, left = "", columns - 1
+    for char in one_line(text, max(2, columns)):
+        left -= 1 + (unicodedata.east_asian_width(char) in "WF")
+        if left < 0:
+            return shown[:-1] + "…"
+        shown += char
+    return shown
+
+
 def budget_line(event: Budget) -> str:
     used = f"{number(event.used)}/{number(event.window)} tokens, {share(event.used, event.window)}"
     if event.estimated:
@@ -187,6 +200,13 @@ class Output:
 
         select.select([], [self.fd], [])
 
+    def columns(self) -> int:
+        """How wide the terminal is, 80 where nobody says."""
+        try:
+            return os.get_terminal_size(self.fd).columns or 80
+        except OSError:
+            return 80
+
     def is_terminal(self) -> bool:
         try:
             return os.isatty(self.fd)
@@ -233,7 +253,7 @@ class Text:
             if kind == "text":
                 self._answer(text)
             elif self._patience is not None:
-                self._patience.what = f"{self.model} is thinking"
+                self._patience.what = within(f"{self.model} is thinking", self.err.columns() - 12)
             return
         handler = self._HANDLERS.get(type(event))
         if handler is not None:
@@ -273,7 +293,7 @@ class Text:
         if what and self.patient and self.colour and self.err_terminal and not self.quiet:
             from agent.patience import Patience
 
-            self._patience = Patience(self.err.write, visible(what))
+            self._patience = Patience(self.err.write, within(what, self.err.columns() - 12))
 
     def _clear(self) -> None:
         """Take away a line that does not stay."""
@@ -346,7 +366,7 @@ class Text:
         if self.colour and self.err_terminal and not self.quiet:
             self._clear()
             self._end_answer()
-            self.err.write(f"\r\x1b[K{visible(text)}".encode())
+            self.err.write(f"\r\x1b[K{within(text, self.err.columns())}".encode())
             self.waiting = True
         else:
             self.line(text, _YELLOW)

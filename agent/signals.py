@@ -35,7 +35,7 @@ class Stopped(KeyboardInterrupt):
 def as_error(stop: KeyboardInterrupt, way_on: str) -> Interrupted:
     """The error a stopped run ends with. `way_on` is the command that continues its session, "" where none is kept."""
     text = getattr(stop, "text", "Interrupted")
-    told = f"{text}; everything received so far is saved. Continue: {way_on}" if way_on else text
+    told = f'{text}; everything received so far is saved. Continue: {way_on} "go on"' if way_on else text
     return Interrupted(told, int(getattr(stop, "exit_code", Exit.INTERRUPTED)))
 
 

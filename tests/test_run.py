@@ -707,9 +707,7 @@ def test_what_was_meant(agent: Runner, argv: list[str], says: str) -> None:
 def test_an_interrupted_run_says_how_to_go_on(agent: Runner, home: Path) -> None:
     with ScriptedServer([hang(sse(chunk({"content": "so far"})))]) as server:
         done = agent("-q", "--timeout", "0.5", "hi", **at(server))
-    told = (
-        f"agent: Time is up (--timeout); everything received so far is saved. Continue: agent -c {only_log(home).stem}"
-    )
+    told = f'agent: Time is up (--timeout); everything received so far is saved. Continue: agent -c {only_log(home).stem} "go on"'
     assert (done.code, done.err.splitlines()[-1]) == (124, told)
 
 
@@ -844,7 +842,7 @@ def test_a_key_that_is_set_and_not_used_is_said(agent: Runner, home: Path, model
 def test_an_answer_that_broke_off_says_how_to_go_on(agent: Runner, home: Path) -> None:
     with ScriptedServer([cut("so far")]) as server:
         done = agent("-q", "hi", **at(server))
-    told = f"What had come is saved. Continue: agent -c {only_log(home).stem}. "
+    told = f'What had come is saved. Continue: agent -c {only_log(home).stem} "go on". '
     assert (done.code, done.out, told in done.err) == (75, "so far\n", True)
 
 

@@ -61,7 +61,7 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
             live.close()
     turn = live.finished or (live.turn.summary() if live.turn else None)
     if isinstance(error, TemporaryError) and turn and turn.steps and live.saved:
-        error.hint = f"What had come is saved. Continue: {screen.resume} -c {turn.id}. {error.hint}"
+        error.hint = f'What had come is saved. Continue: {screen.resume} -c {turn.id} "go on". {error.hint}'
     error = error or _afterthought(ask, turn, live, out)
     code = error.exit_code if error else Exit.DONE
     screen.finish(turn, error, code)

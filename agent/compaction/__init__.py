@@ -262,7 +262,9 @@ class Compactor:
         lost = {"pins_left_out": self._past.pins_left_out([*context.system, *draft.lead, *draft.body])}
         for code, what in (lost | {"prompt_cut": draft.cuts_prompt(context.body)}).items():
             if what:
-                self._emit(Notice("warning", code, f"a window of {self.limits.window} tokens has no room for {what}"))
+                guess = " (a guess: state it with --window)" if self.limits.source == "default" else ""
+                text = f"a window of {self.limits.window} tokens{guess} has no room for {what}"
+                self._emit(Notice("warning", code, text))
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""

@@ -63,7 +63,8 @@ def transcript(entries: Iterable[Any]) -> Iterable[str]:
             yield f"--- {event_line(entry)}\n\n"
             continue
         message = entry["message"]
-        yield f"{'summary' if entry.get('summary') else message['role']} · {entry['n']}\n"
+        broken = " · interrupted" if entry.get("interrupted") or _detail(entry).get("interrupted") else ""
+        yield f"{'summary' if entry.get('summary') else message['role']} · {entry['n']}{broken}\n"
         text = text_of(message)
         if text:
             yield f"{text}\n"
@@ -74,6 +75,11 @@ def transcript(entries: Iterable[Any]) -> Iterable[str]:
         for call in tool_calls(message):
             yield f"-> {call.name} {call.arguments}\n"
         yield "\n"
+
+
+def _detail(entry: Any) -> Any:
+    """What is stored of a tool's result beside its text."""
+    return tool if isinstance(tool := entry.get("tool"), dict) else {}
 
 
 def last_answer(entries: Iterable[Any]) -> str:
