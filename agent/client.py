@@ -79,6 +79,7 @@ class ChatClient:
         self.dialect = self._lasting = Dialect.from_json({**target.dialect.as_json(), **_dict(known.get("dialect"))})
         stated = [n for n in (max_output, known.get("max_output")) if isinstance(n, int) and n > 0]
         self._cap: int | None = None
+        self._most_read = 0
         self._cap_ceiling = min(stated, default=None)
 
     @property
@@ -237,7 +238,8 @@ class _Completion:
     def _remark(self, answer: Assembled) -> None:
         """Notices about an answer that is complete but not as it should be."""
         client, usage = self.client, answer.usage
-        offered = self.request.tools if self.request.call_tools and client.dialect.tools else ()
+        offers = self.request.call_tools and client.dialect.tools and self.request.response_format is None
+        offered = self.request.tools if offers else ()
         meant = remark_on(answer.message, answer.finish_reason, offered)
         if meant:
             client._notice("warning", "call_in_text", f"{client.name} {meant}")
@@ -255,6 +257,7 @@ class _Completion:
         """
         client = self.client
         known = client.memory.of(client.target.base_url, client.target.model)
+        client._most_read = max(client._most_read, prompt, known.get("most") or 0)
         if wrong := outgrown(prompt, known):
             client._learn(**wrong)
         if self.size < prompt * 8 or prompt < 512 or self._estimate() < 2048:
@@ -265,7 +268,7 @@ class _Completion:
         if counted < 2048 or prompt * 2 > counted:
             return
         stated = client.ask_window() if client.target.loopback else None
-        learnt, text = read_in_part(prompt, counted, stated, known)
+        learnt, text = read_in_part(prompt, counted, stated, known | {"most": client._most_read})
         client._learn(**learnt)
         if window := learnt.get("window"):
             client.window = min(window, client.window or window)

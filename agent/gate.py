@@ -84,12 +84,19 @@ class Gate:
         """The server refused the context for no known reason, perhaps its length. True when the view changed."""
         return self.compactor.after_refusal()
 
-    def longest_yet(self) -> bool:
-        """Whether the context is long, and longer than all that this server took: it may be refused for that."""
+    def may_be_too_long(self) -> bool:
+        """Whether the context is long, and longer than all that this model took since the last compaction: it may be refused
+        for that. What was tried in vain since its last answer is not tried again."""
         from agent.compaction.guards import taken
 
-        size, took = self.size().tokens, taken(self._session.meta, self._session.entries)
-        return size >= max(LONG, took or 2 * LONG)
+        entries = self._session.entries
+        for entry in reversed(entries):
+            if entry.get("type") == "undo" and entry.get("refused"):
+                return False
+            if entry.get("type") == "message" and entry["message"].get("role") == "assistant":
+                break
+        took = taken(self._session.meta, entries, self._model.name)
+        return self.size().tokens >= max(LONG, took or 2 * LONG)
 
     def now(self, **wishes: Any) -> dict[str, Any]:
         """Compact because the user asks."""

@@ -14,11 +14,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.errors import AgentError, APIError, AuthError, ContextOverflow, Interrupted, LimitError
+from agent.errors import (
+    AgentError,
+    APIError,
+    AuthError,
+    ContextOverflow,
+    Interrupted,
+    LimitError,
+    StorageError,
+    TemporaryError,
+)
 from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished, ToolStarted, TurnFinished
 from agent.gate import Gate
 from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
+from agent.tokens import Entry
 from agent.tools import Toolbox, ToolResult
 from agent.wire import FILTERED
 
@@ -150,9 +160,11 @@ class Turn:
 
     def _ask(self) -> Reply:
         """Send the context; on an overflow make it smaller and send the same request again. A refusal without a known
-        reason may be one: a much shorter context is tried once, and taken back where that is refused, too."""
+        reason may be one: a much shorter context is tried once. Where nothing is answered in the end, the history is put
+        back as it was before: it was made smaller for nothing."""
         attempt = 0
         doubted: APIError | None = None
+        before: list[Entry] = []
         while True:
             request = Request(
                 self.session.view(),
@@ -163,42 +175,58 @@ class Turn:
             try:
                 return self.model.complete(request, lambda delta: self.emit(Streamed(delta)))
             except ContextOverflow as error:
-                attempt += 1
-                if attempt > OVERFLOW_ATTEMPTS:
-                    raise LimitError(
-                        f"The context cannot be made to fit {self.model.name}: {error.text}",
-                        "Use a model with a larger window (-m), or start a new session",
-                    ) from error
-                self.compactor.after_overflow(error, attempt)
-                self.after_compaction()
-                if self.compactor.size().tokens > self.compactor.limits.window:
-                    self._make_room()
-            except APIError as error:
-                if doubted is not None:
-                    self._take_back()
-                    raise doubted from error
-                if error.kind != "bad_request" or error.parameter or not self._shortened():
+                before, doubted, attempt = before or list(self.session.entries), None, attempt + 1
+                try:
+                    self._shrink(error, attempt)
+                except LimitError:
+                    self._put_back(before)
+                    raise
+            except BaseException as error:
+                refused = isinstance(error, APIError) and not isinstance(error, TemporaryError)
+                if doubted is not None or (before and refused):
+                    self._put_back(before)
+                    raise (doubted if doubted and getattr(error, "kind", "") == "bad_request" else error) from None
+                before = list(self.session.entries)
+                if not isinstance(error, APIError) or not self._shortened(error):
                     raise
                 doubted = error
 
-    def _shortened(self) -> bool:
-        """Whether a context that may have been refused for its length was made much shorter."""
-        if not self.compactor.longest_yet():
+    def _shrink(self, error: ContextOverflow, attempt: int) -> None:
+        """Make the context smaller, harder at each attempt. Raises: LimitError, StorageError."""
+        if attempt > OVERFLOW_ATTEMPTS:
+            raise LimitError(
+                f"The context cannot be made to fit {self.model.name}: {error.text}",
+                "Use a model with a larger window (-m), or start a new session",
+            ) from error
+        self.compactor.after_overflow(error, attempt)
+        self.after_compaction()
+        if self.compactor.size().tokens > self.compactor.limits.window:
+            self._make_room()
+
+    def _shortened(self, error: APIError) -> bool:
+        """Whether a context that may have been refused for its length was made much shorter. One that holds images may have
+        been refused for these."""
+        images = any(isinstance(message.get("content"), list) for message in self.session.view())
+        if error.kind != "bad_request" or error.parameter or images or not self.compactor.may_be_too_long():
             return False
-        text = "the server refuses the request and says nothing that is known of why; it is the longest yet: a shorter is tried"
+        text = "the server refuses the request and says nothing that is known of why; it may be too long: a shorter is tried"
         self.emit(Notice("warning", "refused_long", text))
         if not self.compactor.after_refusal():
             return False
         self.after_compaction()
         return True
 
-    def _take_back(self) -> None:
-        """The shorter context was refused, too: the history shall be as it was."""
-        from agent.log.archive import undo
+    def _put_back(self, before: list[Entry]) -> None:
+        """The history as it was before it was made smaller in vain, where that can still be written."""
+        from agent.log.archive import restore
 
-        undo(self.session)
+        try:
+            if restore(self.session, before):
+                self.emit(Notice("warning", "taken_back", "the compaction was of no use and is taken back"))
+        except StorageError as error:
+            text = f"the compaction was of no use and could not be taken back: {error}; later: agent sessions undo"
+            self.emit(Notice("warning", "not_taken_back", f"{text} {self.session.id}"))
         self.after_compaction()
-        self.emit(Notice("warning", "taken_back", "the shorter one is refused as well: the compaction is taken back"))
 
     def _make_room(self) -> None:
         """Before a request; once more where a compaction brought a tool with it that does not fit."""

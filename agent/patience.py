@@ -19,8 +19,10 @@ FIRST, STEP = 3.0, 1.0
 class Patience:
     """Begins when it is made; `what` may be changed meanwhile. Until `end` nobody else may write where it writes."""
 
-    def __init__(self, write: Callable[[bytes], None], what: str) -> None:
+    def __init__(self, write: Callable[[bytes], None], what: str, after: float = 0.0) -> None:
+        """`after` seconds more than usual pass before it comes."""
         self.what = what
+        self._after = after
         self._write = write
         self._began = time.monotonic()
         self._over = threading.Event()
@@ -30,7 +32,7 @@ class Patience:
             self._thread.start()
 
     def _count(self) -> None:
-        wait = FIRST
+        wait = FIRST + self._after
         while not self._over.wait(wait):
             seconds = time.monotonic() - self._began
             self._write(f"\r\x1b[K{self.what} … {seconds:.0f} s".encode())

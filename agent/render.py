@@ -286,14 +286,16 @@ class Text:
         self.err.write(f"{painted}\n".encode())
         self.awaits(self.awaited)
 
-    def awaits(self, what: str) -> None:
-        """What is waited for from now on, "" for nothing: said on a terminal when nothing else was shown for a while."""
-        self._clear()
+    def awaits(self, what: str, after: float = 0.0) -> None:
+        """What is waited for from now on, "" for nothing: said on a terminal when nothing else was shown for a while, `after`
+        seconds more than usual."""
+        if not after:
+            self._clear()
         self.awaited = what
         if what and self.patient and self.colour and self.err_terminal and not self.quiet:
             from agent.patience import Patience
 
-            self._patience = Patience(self.err.write, within(what, self.err.columns() - 12))
+            self._patience = Patience(self.err.write, within(what, self.err.columns() - 12), after)
 
     def _clear(self) -> None:
         """Take away a line that does not stay."""
@@ -368,6 +370,7 @@ class Text:
             self._end_answer()
             self.err.write(f"\r\x1b[K{within(text, self.err.columns())}".encode())
             self.waiting = True
+            self.awaits(f"waiting for {self.model}", event.seconds)
         else:
             self.line(text, _YELLOW)
 

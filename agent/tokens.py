@@ -188,7 +188,7 @@ def _answers(entry: Entry) -> bool:
     return entry.get("message", {}).get("role") == "assistant" and not entry.get("summary")
 
 
-def _same_model(answered: Any, asked: str) -> bool:
+def same_model(answered: Any, asked: str) -> bool:
     """Servers answer with a dated or shortened name of the model that was asked for."""
     if not isinstance(answered, str) or not answered:
         return True
@@ -206,7 +206,7 @@ def _reported(meta: Entry, entries: Sequence[Entry], model: str) -> tuple[int, E
         request = entry.get("request")
         k = request.get("k") if isinstance(request, dict) else None
         holds = usage is not None and usage.prompt > 0 and (not isinstance(k, int) or k > void)
-        if holds and _same_model(entry.get("model"), model):
+        if holds and same_model(entry.get("model"), model):
             return index, entry
     return None
 
@@ -253,7 +253,7 @@ def _remembered_ratio(entries: Sequence[Entry], model: str) -> float:
     for entry in reversed(entries):
         guard = entry.get("guard") if entry.get("type") == "compaction" else None
         if isinstance(guard, dict) and isinstance(guard.get("ratio"), int | float):
-            return _bounded(guard["ratio"]) if _same_model(guard.get("model"), model) else 1.0
+            return _bounded(guard["ratio"]) if same_model(guard.get("model"), model) else 1.0
     return 1.0
 
 

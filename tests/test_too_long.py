@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import Runner
-from server import ScriptedServer, status, text
+from server import ScriptedServer, cut, overflow, status, text
 from test_run import at, only_log
 
 from agent.session import Session
@@ -70,10 +70,73 @@ def test_what_is_refused_for_another_reason_leaves_the_history_as_it_was(agent: 
         checked = agent("sessions", "replay", only_log(home).stem, "--check")
     assert (done.code, done.out) == (1, "")
     assert "the moon is not full" in done.err.splitlines()[-1]
-    assert "the compaction is taken back" in done.err
+    assert "the compaction was of no use and is taken back" in done.err
     assert after.view() == before
     assert (len(server.requests), checked.code) == (4, 0)
     assert told(server)[-1] < told(server)[-2] // 2
+
+
+MOON = status(400, {"error": {"message": "the moon is not full"}})
+
+
+@pytest.mark.parametrize(
+    ("replies", "code", "said"),
+    [
+        ([MOON, status(401, {"error": {"message": "bad key"}})], 3, "bad key"),
+        ([MOON, status(402, {"error": {"message": "no credit"}})], 1, "no credit"),
+        ([MOON, cut("")], 75, "broke"),
+        ([MOON, overflow(9000, 6000), MOON, MOON], 1, "the moon is not full"),
+        ([status(400, {"error": {"message": "prompt is too long"}})] * 9, 6, "cannot be made to fit"),
+        ([MOON, *[status(413, {"error": {"message": "Request body too large"}})] * 9], 6, "cannot be made to fit"),
+    ],
+)
+def test_where_nothing_is_answered_in_the_end_the_history_is_as_it_was(
+    replies: list[Any], code: int, said: str, agent: Runner, home: Path
+) -> None:
+    """However it ends: what was made smaller in vain is put back, pins and all, and the next run sees it."""
+    first = [text("Answer. " + "lorem ipsum " * 300), text("Answer. " + "dolor sit " * 300)]
+    with ScriptedServer([*first, *replies, *replies[-1:] * 8]) as server:
+        env = at(server, CONTEXT_WINDOW="200000", AGENT_RETRY_SECONDS="0.1")
+        agent("one", "--pin", "Never touch legacy/", **env)
+        agent("--last", "two", **env)
+        id, folder = only_log(home).stem, str(only_log(home).parent)
+        before = Session.read(folder, id).view()
+        done = agent("--last", "three " + "amet " * 2000, **env)
+        after = Session.read(folder, id).view()
+        checked = agent("sessions", "replay", id, "--check")
+    assert (done.code, said in done.err, checked.code) == (code, True, 0), done.err
+    assert after[: len(before)] == before and len(after) <= len(before) + 1
+    with ScriptedServer([text("fine")]) as server:
+        later = agent("--last", "four", **at(server, CONTEXT_WINDOW="200000"))
+    assert (later.out, "Never touch legacy/" in json.dumps(server.requests[0])) == ("fine\n", True)
+
+
+def test_what_was_tried_in_vain_is_not_tried_again_before_an_answer(agent: Runner, home: Path) -> None:
+    with ScriptedServer(
+        [text("Answer. " + "lorem ipsum " * 300), MOON, MOON, MOON, text("fine"), MOON, MOON]
+    ) as server:
+        env = at(server)
+        agent("one", **env)
+        for prompt in ("two " + "amet " * 2000, "three " + "amet " * 2000, "four", "five " + "amet " * 2500):
+            agent("--last", prompt, **env)
+    assert len(server.requests) == 7
+
+
+def test_an_image_is_never_left_out_on_a_guess(agent: Runner, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "i.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    with ScriptedServer([MOON]) as server:
+        done = agent("-f", str(tmp_path / "i.png"), "what is in it? " + "lorem ipsum " * 2000, **at(server))
+    assert (done.code, len(server.requests)) == (1, 1)
+
+
+def test_another_model_is_not_known_by_what_the_first_one_took(agent: Runner, home: Path) -> None:
+    """A long session that goes on with a model whose server holds less, and says so in words of its own."""
+    with ScriptedServer([text("Answer. " + "lorem ipsum " * 2000)] * 2) as server:
+        agent("one", **at(server, CONTEXT_WINDOW="200000"))
+        agent("--last", "two", **at(server, CONTEXT_WINDOW="200000"))
+    with ScriptedServer(holding(14_000, "no", "fine")) as server:
+        done = agent("--last", "-m", "smaller", "three", **at(server, CONTEXT_WINDOW="200000"))
+    assert (done.code, done.out) == (0, "fine\n"), done.err
 
 
 def test_a_short_request_is_not_made_shorter(agent: Runner, home: Path) -> None:

@@ -263,7 +263,8 @@ class Compactor:
         for code, what in (lost | {"prompt_cut": draft.cuts_prompt(context.body)}).items():
             if what:
                 guess = " (a guess: state it with --window)" if self.limits.source == "default" else ""
-                text = f"a window of {self.limits.window} tokens{guess} has no room for {what}"
+                why = f"a window of {self.limits.window} tokens{guess} has no room for"
+                text = f"{'what is sent instead leaves out' if job.reason == 'overflow' else why} {what}"
                 self._emit(Notice("warning", code, text))
         entry = self._record(job, draft, answer, context, before, now)
         if dry_run:

@@ -46,7 +46,7 @@ class Draft:
     def cuts_prompt(self, before: Sequence[Entry]) -> str:
         """What of the last prompt is left out, in words; "" where it is as it was `before`."""
         was, now = (text_of(plan.last_prompt(body).get("message", {})) for body in (before, self.body))
-        left = f"the whole prompt: of its {len(was):,} characters only head and tail are shown to the model"
+        left = f"the middle of the prompt: of its {len(was):,} characters head and tail are shown to the model"
         return left if len(now) < len(was) else ""
 
 
@@ -102,7 +102,8 @@ def drafted(
     if free < record:
         record = max(free, record // LEAST_RECORD)
     if free < record:
-        kept = tuple(plan.shorten(kept, max(0, int(job.ceiling / context.ratio) - taken - record)))
+        most = max(job.ceiling, job.most - job.most // 16)
+        kept = tuple(plan.shorten(kept, max(0, int(most / context.ratio) - taken - record)))
         size = plan.size(kept)
     earlier = plan.head_and_tail(cut.covers[2], room.written * 2)
     facts = past.record_beside(kept).within(record, written, strictly=strictly)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from agent.messages import usage_from_json
-from agent.tokens import Entry
+from agent.tokens import Entry, same_model
 
 MIN_GAIN = 0.15
 GROWTH = 1.15
@@ -82,14 +82,16 @@ def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:
     )
 
 
-def taken(meta: Entry, entries: Sequence[Entry]) -> int:
-    """The largest prompt, in tokens, that the server has reported in this generation: so much it takes.
+def taken(meta: Entry, entries: Sequence[Entry], model: str = "") -> int:
+    """The largest prompt, in tokens, that the server (of this model, where one is named) has reported in this generation: so
+    much it takes.
 
     The usage of a compaction record is no prompt's: it may be the sum of several requests.
     """
     counts = meta.get("counts")
     void = counts.get("requests", 0) if isinstance(counts, dict) else 0
     said = [e for e in entries if "usage" in e and e.get("type") == "message"]
+    said = [e for e in said if same_model(e.get("model"), model)] if model else said
     reports = [(usage_from_json(e["usage"]), _dict(e.get("request")).get("k")) for e in said]
     return max((u.prompt for u, k in reports if u and (not isinstance(k, int) or k > void)), default=0)
 

@@ -17,7 +17,8 @@ text is looked at so; of a context that is not searched as quickly as it is cut.
 
 
 def _line(text: str) -> str:
-    return anchors.spaced(text).rstrip(";；.。!！ ")
+    spaced = anchors.spaced(text)
+    return spaced.rstrip(";；.。!！ ") or spaced
 
 
 class Present:

@@ -149,6 +149,17 @@ def _take_back(session: Session, record: Entry, without: Without, about: dict[st
     return done | {"archive": name, "messages": {"before": before, "after": len(session.view())}, "problems": problems}
 
 
+def restore(session: Session, before: Sequence[Entry]) -> bool:
+    """Put the entries back that stood `before` compactions which were of no use; False where they stand. Marked as `refused`:
+    see `agent.gate`. Raises: StorageError."""
+    record = newest(session.entries, "compaction")
+    if record is None or record in before:
+        return False
+    about = {"undid": record["n"], "refused": True}
+    session.rewrite([*before, {"type": "undo", "n": session.new_n(), "at": now(), **about}])
+    return True
+
+
 def at_request(session: Session, k: int) -> Seen:
     """What the model saw at request `k`, counted from 1 over the session's life. Raises SessionNotFound.
 

@@ -72,12 +72,12 @@ def _is_left(text: str, names: list[str]) -> bool:
     bare = _uncoded(text)
     named = "|".join(re.escape(name) for name in names)
     stated = re.search(rf"""[{{,]\s*{_NAME}["'](?:{named})["']""", bare)
-    if re.search(_MARKS, bare) or (stated and re.search(_ARGUMENTS, bare)):
+    if (re.search(_MARKS, bare) and re.search(rf"\b(?:{named})\b", bare)) or (stated and re.search(_ARGUMENTS, bare)):
         return True
     whole = re.sub(r"^```\w*\s*", "", text.strip()).removesuffix("```")
-    return "```" not in whole and bool(
-        re.match(rf"\[?\s*\{{\s*{_FIRST}{_NAME}", whole) and re.search(_ARGUMENTS, whole)
-    )
+    called = re.match(rf"""\[?\s*\{{\s*{_FIRST}{_NAME}["'](?P<known>{named})?""", whole)
+    given = _ARGUMENTS if called and called["known"] else r"""["']arguments["']\s*:\s*["']?\{"""
+    return "```" not in whole and bool(called and re.search(given, whole))
 
 
 def _uncoded(text: str) -> str:

@@ -2,7 +2,7 @@
 
 A report that is far too low may come from a server that cut the prompt, or from a gateway that leaves out what was
 cached: it is believed where the server states a window as small, where it is a round number, as windows are, or where two
-reports agree.
+reports agree; but no window is smaller than what the same server says that it has read before.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ AGREE = 0.05
 
 def read_in_part(prompt: int, counted: int, stated: int | None, known: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """What to remember of a server that read `prompt` of about `counted` tokens, and what to say. `stated` is the window
-    it states, `known` what was learnt of it before."""
+    it states, `known` what was learnt of it before: "low" and "most" are the last report of this kind and the largest."""
     said = f"the server says that it read only {prompt} of about {counted} tokens"
     if stated is not None and stated < counted:
         window = stated
     else:
-        low = known.get("low")
-        agreed = isinstance(low, int) and abs(prompt - low) <= AGREE * low
-        if not agreed and prompt % 256:
-            return {"low": prompt}, f"{said}, and may have left out the rest"
+        low, most = (n if isinstance(n := known.get(name), int) else 0 for name in ("low", "most"))
+        agreed = abs(prompt - low) <= AGREE * low
         window = -(-prompt // 1024) * 1024
-    return {"window": window, "low": None}, f"{said} and left out the rest: its window seems to be {window}"
+        if most > window or not (agreed or prompt % 256 == 0):
+            return {"low": prompt, "most": max(most, prompt)}, f"{said}, and may have left out the rest"
+    return {
+        "window": window,
+        "low": None,
+        "most": None,
+    }, f"{said} and left out the rest: its window seems to be {window}"
 
 
 def outgrown(prompt: int, known: Mapping[str, Any]) -> dict[str, None]:
