@@ -102,8 +102,11 @@ def drafted(
     if free < record:
         record = max(free, record // LEAST_RECORD)
     if free < record:
-        most = max(job.ceiling, job.most - job.most // 16)
-        kept = tuple(plan.shorten(kept, max(0, int(most / context.ratio) - taken - record)))
+        whole, prompt = kept, plan.last_prompt(kept)
+        for most in (job.ceiling, job.most - job.most // 16):  # the prompt is worth more room than results are
+            kept = tuple(plan.shorten(whole, max(0, int(most / context.ratio) - taken - record)))
+            if plan.last_prompt(kept) is prompt:
+                break
         size = plan.size(kept)
     earlier = plan.head_and_tail(cut.covers[2], room.written * 2)
     facts = past.record_beside(kept).within(record, written, strictly=strictly)
