@@ -60,6 +60,26 @@ def on_a_terminal(
     return process.wait(), shown.decode().replace("\r\n", "\n")
 
 
+# ---- what is said of the window ----
+
+
+def test_who_only_looks_is_told_the_window_that_runs_use(agent: Runner, home: Path) -> None:
+    """A server of no known kind that states its window when a run asks: the same figure in models, stats and the chart."""
+    routes = {"GET /v1/models": {"data": [{"id": "scripted", "max_model_len": 4000}]}}
+    with ScriptedServer([text("one")] * 8, routes=routes) as server:
+        env = at(server)
+        for number in range(8):
+            done = agent(*([] if not number else ["--last"]), "hi", **env)
+        models, stats = (
+            agent("models", "--json", **env),
+            agent("sessions", "stats", only_log(home).stem, "--json", **env),
+        )
+    assert "window: scripted → 4,000 tokens (server)" in done.err
+    now, told = json.loads(models.out)["now"], json.loads(stats.out)
+    assert (now["window"], now["window_source"]) == (4000, "server")
+    assert (told["window"], told["window_source"], told["trigger"]) == (4000, "server", 3000)
+
+
 # ---- standard input ----
 
 

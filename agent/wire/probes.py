@@ -95,10 +95,11 @@ def next_question(target: Target, known: Mapping[str, Any], now: float) -> str |
 
 
 def outcome(target: Target, known: Mapping[str, Any], question: str, answer: int | None, now: int) -> dict[str, Any]:
-    """What `Memory.learn` is to keep of a question and its answer; a local server's figure is asked each time."""
+    """What `Memory.learn` is to keep of a question and its answer; a local server's figure is asked each time, and
+    kept for those who only look (`agent models`, `sessions stats`)."""
     if answer is None:
         return {"question": None, "unanswered": [*_unanswered(known, now), question], "unanswered_at": now}
-    kept = {} if target.loopback else {"asked": answer, "asked_at": now}
+    kept = {"asked": answer} | ({} if target.loopback else {"asked_at": now})
     return {"question": question, "unanswered": None, "unanswered_at": None, **kept}
 
 

@@ -72,7 +72,8 @@ def window_for(
     if seen:
         return Window(min(seen), "learned")
     fresh = (now or time.time()) - (_count(known.get("asked_at")) or 0) < ASKED_FOR_SECONDS
-    asked = _count(known.get("asked")) if fresh and not target.loopback else None
+    fresh = ask is None if target.loopback else fresh
+    asked = _count(known.get("asked")) if fresh else None
     if asked is None and ask is not None:
         asked = ask()
     if asked:
