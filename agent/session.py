@@ -14,7 +14,7 @@ session's life and so names the entry for ever, and `at`, an RFC 3339 time in UT
     attempt     {"type":"attempt","n","at","reason","outcome","text","tokens","checks",...}: a compaction that asked a model
                  and changed nothing
     pin         {"type":"pin","n","at","text"}: what no compaction may drop
-    undo        {"type":"undo","n","at","undid":<n>,"archive","redo"?:true}
+    undo        {"type":"undo","n","at","undid":<n>,"archive","redo"?:true,"refused"?:true}
     failed      {"type":"failed","n","at","prompt":<n>,"error":{"kind","text"}}: a turn that failed
 
 Ledger: 0, the file of a smaller program (no `version`, no `n`: an entry's place is its `n`); 1, this one. A file of a
