@@ -160,8 +160,8 @@ class Turn:
 
     def _ask(self) -> Reply:
         """Send the context; on an overflow make it smaller and send the same request again. A refusal without a known
-        reason may be one: a much shorter context is tried once. Where nothing is answered in the end, the history is put
-        back as it was before: it was made smaller for nothing."""
+        reason may be one: a much shorter context is tried once. Where the server refuses to the end, or the guess is not
+        borne out, the history is put back: it was made smaller for nothing."""
         attempt = 0
         doubted: APIError | None = None
         before: list[Entry] = []

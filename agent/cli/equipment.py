@@ -16,12 +16,11 @@ from agent import local
 from agent.client import ChatClient
 from agent.config import Settings, config_home
 from agent.errors import AgentError, ConfigError, UsageError
-from agent.events import Compacting, Emit, Event, NotCompacted, Notice
+from agent.events import Emit, Notice
 from agent.gate import Gate
 from agent.log.logfile import counts_of
 from agent.loop import Turn
 from agent.messages import Message, ToolCall, Usage
-from agent.render import spent
 from agent.session import Session
 from agent.tokens import Limits, estimate, limits_for
 from agent.tools import (
@@ -99,8 +98,6 @@ class Equipment:
     builtin: bool = False
     summary_client: ChatClient | None = None
     compactor: Gate = field(init=False)
-    _fallback: str = field(default="", init=False)
-    """Whether a compaction that the user asks for may do without a summary: "" for no, else how far it has come."""
 
     def attach(self, session: Session, emit: Emit) -> None:
         """Give the tools and the compactor their session."""
@@ -109,13 +106,6 @@ class Equipment:
         context.files_dir = session.files_dir
         details = (entry.get("tool") for entry in session.entries)
         context.seen.update(seen_before(detail for detail in details if isinstance(detail, dict)))
-
-        def told(event: Event) -> None:
-            if self._fallback == "may follow" and isinstance(event, NotCompacted) and event.why == "no_summary":
-                text = f"no summary produced, so the record goes in without one: {event.text}{spent(event)}"
-                emit(Notice("info", "no_summary", text))
-            elif self._fallback != "follows" or not isinstance(event, Compacting):
-                emit(event)
 
         def recall(query: str) -> str:
             from agent.recall import search
@@ -128,7 +118,7 @@ class Equipment:
             self.client,
             self.limits,
             self.toolbox.schemas(),
-            told,
+            emit,
             summary_model=self.summary_client,
             instructions=self.settings.summary_instructions or "",
             role=self.settings.summary_role,
@@ -154,15 +144,7 @@ class Equipment:
 
     def compact(self, **wishes: Any) -> dict[str, Any]:
         """Compact because the user asks. The built-in model's summaries seldom pass: then the record does without one."""
-        if not self.builtin or wishes.get("strategy"):
-            return self.compactor.now(**wishes)
-        self._fallback = "may follow"
-        outcome = self.compactor.now(**wishes)
-        if outcome["outcome"] == "no_summary":
-            self._fallback = "follows"
-            outcome = self.compactor.now(**{**wishes, "strategy": "raw_fallback"})
-        self._fallback = ""
-        return outcome
+        return self.compactor.now(**wishes, fall_back=self.builtin)
 
     def turn(self, session: Session, emit: Emit, response_format: dict[str, Any] | None = None) -> Turn:
         """A turn on that session; `response_format` asks for structured output."""

@@ -182,9 +182,16 @@ class Compactor:
         return bool(self._run(job, guards.State(), before=size)["outcome"] == "compacted")
 
     def now(
-        self, *, instructions: str = "", keep: int | None = None, strategy: str | None = None, dry_run: bool = False
+        self,
+        *,
+        instructions: str = "",
+        keep: int | None = None,
+        strategy: str | None = None,
+        dry_run: bool = False,
+        fall_back: bool = False,
     ) -> dict[str, Any]:
-        """Compact because the user asks. `keep` tokens stay verbatim; `instructions` go to the summary call.
+        """Compact because the user asks. `keep` tokens stay verbatim; `instructions` go to the summary call; `fall_back`:
+        where a summary came and is not taken, the record goes in without one.
 
         Returns {"outcome": "compacted" | "nothing" | "no_summary" | "failed", "text", and the record where there is
         one}; with `dry_run` nothing is changed and "outcome" is "would_compact", "summary" the message.
@@ -192,7 +199,8 @@ class Compactor:
         context = self._material()
         whole = context.tokens(context.body)
         goal = min(self.limits.target, whole // 2 + int(context.fixed * context.ratio) // 2)
-        job = Job("manual", goal, 15 * self.limits.target // 8, self.limits.window, keep, strategy, instructions)
+        sizes = (goal, 15 * self.limits.target // 8, self.limits.window)
+        job = Job("manual", *sizes, keep, strategy, instructions, fall_back=fall_back or strategy is not None)
         return self._run(job, guards.State(), context, dry_run=dry_run)
 
     # -- sizes
@@ -289,7 +297,7 @@ class Compactor:
                 if draft.tokens < context.tokens(context.body):
                     return draft, answer
                 answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
-        if job.strategy == SUMMARY or (job.reason == "manual" and job.strategy is None):
+        if job.strategy == SUMMARY or not job.fall_back:
             return None, answer
         if answer.unanswered and not job.must and (leaves_room(self.limits, before) or not job.crop):
             return None, answer  # what fits, or need not go out now, is not cut because a server cannot be had

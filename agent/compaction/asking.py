@@ -85,9 +85,8 @@ class Asking:
         if head is not None and len(requests[0].messages) == len(head) + 1 and NO_TEXT & reasons:
             again = summary.requests_for(None, told, (), window=window, **about)
         elif "overflow" in reasons or answer.unexplained:
-            again = summary.requests_for(None, told, (), window=max(400, self._less(window, context, cut)), **about)[
-                -1:
-            ]
+            less = max(400, self._less(window, context, cut))
+            again = summary.requests_for(None, told, (), window=less, **about)[-1:]
         if again:
             second = summary.ask(model, again, source, ready)
             answer = replace(second, usage=second.usage.plus(answer.usage) if second.usage else answer.usage)

@@ -44,6 +44,8 @@ class Job(NamedTuple):
     """The context does not fit: anything smaller is welcome."""
     crop: bool = True
     """What is itself too long may be cut."""
+    fall_back: bool = True
+    """Without a summary that passes the record goes in by itself."""
     fits: int = 0
     """What is larger may not be sent; 0 where the context may be as it is."""
 

@@ -144,7 +144,7 @@ def number(entries: Sequence[Entry], top: int = 0) -> int:
 
 def unnumbered(entries: Sequence[Entry]) -> int:
     """How many entries have no number where others have one: lines that were put in by hand."""
-    lacking = sum(entry.get("n") is None for entry in entries)
+    lacking = [entry.get("n") for entry in entries].count(None)
     return lacking if lacking < len(entries) else 0
 
 
