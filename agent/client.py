@@ -197,31 +197,33 @@ class _Completion:
 
     def _reply(self, answer: Assembled, sent: Sent, began: float) -> Reply:
         """A reply, or what an answer that is none stands for."""
-        client, word = self.client, (answer.finish_reason or "").lower()
+        word = (answer.finish_reason or "").lower()
         if answer.failed:
             from agent.wire.faults import fault
 
             raise fault("server", f"the answer ended with {answer.finish_reason}")
-        usage = answer.usage
         if answer.empty and not answer.cut_calls and not any(mark in word for mark in FILTERED):
-            full = answer.overflowed or (
-                word in ("length", "max_tokens") and usage is not None and not usage.completion
-            )
-            near = client.window is not None and self._size(answer) >= 0.9 * client.window
-            if full or near:
-                raise ContextOverflow(
-                    "The conversation fills the model's window: the answer was empty",
-                    "Compact it: agent sessions compact ID",
-                    status=200,
-                )
-            if not self.asked_again and not answer.truncated:
-                from agent.wire.faults import fault
-
-                self.asked_again = True
-                raise _again(fault("empty", "an answer without text"))
-            client._notice("warning", "empty_answer", "the model answered with nothing")
+            self._doubt_the_empty(answer, word)
         self._remark(answer)
         return self._made(answer, sent, began)
+
+    def _doubt_the_empty(self, answer: Assembled, word: str) -> None:
+        """An answer of nothing: the window is full, or it is asked for once more, or it is believed."""
+        client, usage = self.client, answer.usage
+        full = answer.overflowed or (word in ("length", "max_tokens") and usage is not None and not usage.completion)
+        near = client.window is not None and self._size(answer) >= 0.9 * client.window
+        if full or near:
+            raise ContextOverflow(
+                "The conversation fills the model's window: the answer was empty",
+                "Compact it: agent sessions compact ID",
+                status=200,
+            )
+        if not self.asked_again and not answer.truncated:
+            from agent.wire.faults import fault
+
+            self.asked_again = True
+            raise _again(fault("empty", "an answer without text"))
+        client._notice("warning", "empty_answer", "the model answered with nothing")
 
     def _made(self, answer: Assembled, sent: Sent, began: float, error: BaseException | None = None) -> Reply:
         return Reply(
@@ -340,18 +342,20 @@ class _Completion:
             client._learn(**{"max_input" if error.limit_is_input else "window": error.limit})
         if error.limit is None or error.limit_is_input:
             return False
-        prompt = error.prompt
-        if prompt is None:
-            prompt = error.have - wanted if error.have and wanted else None
-        room = error.limit - (prompt or error.limit) - 8
-        if prompt is None and wanted:  # only a bound was stated: our estimate, which the server contradicts
-            room = min(error.limit - self._estimate() - 8, wanted // 2)
-        if wanted <= room or room < _LEAST_OUTPUT:
-            return False
-        if "room" in self.changes:
+        room = self._room_for_output(error, error.limit, wanted)
+        if wanted <= room or room < _LEAST_OUTPUT or "room" in self.changes:
             return False
         self.changes.add("room")
         return self._lower_cap(room, remember=False)
+
+    def _room_for_output(self, error: ContextOverflow, limit: int, wanted: int) -> int:
+        """Tokens that the prompt leaves for an answer, as far as the refusal tells; less than nothing where it does not."""
+        prompt = error.prompt
+        if prompt is None and error.have and wanted:
+            prompt = error.have - wanted
+        if prompt is None and wanted:  # only a bound was stated: our estimate, which the server contradicts
+            return min(limit - self._estimate() - 8, wanted // 2)
+        return limit - (prompt or limit) - 8
 
     def _is_borne_out(self, error: ContextOverflow, limit: int, wanted: int) -> bool:
         """Whether another number says the same as the stated limit: what is learned holds for all runs to come."""

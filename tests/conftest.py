@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,17 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.getsignal(number) == signal.SIG_IGN
     ):  # started with nohup, or by a shell's `&`: children would ignore it, too
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests and killed processes leave in the temporary directory goes with pytest's own."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
+    tempfile.tempdir = None
+    yield
+    tempfile.tempdir = None
+    os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
 
 
 @dataclass

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from agent.cli import asked, outfile
 from agent.cli.asked import COMPACT, Ask, check, free_name, is_compact_command, read_prompt, read_system, with_block
 from agent.cli.asking import asker
-from agent.cli.equipment import TOY, Equipment, equip, system_message, unnamed
+from agent.cli.equipment import Equipment, equip, system_message, unnamed
+from agent.cli.opening import introduce
 from agent.config import Settings, load_settings
 from agent.errors import (
     AgentError,
@@ -29,15 +30,14 @@ from agent.errors import (
     TemporaryError,
     UsageError,
 )
-from agent.events import Emit, Notice, SessionOpened, TurnFinished
+from agent.events import Emit, Notice, TurnFinished
 from agent.log import library
 from agent.loop import Turn
-from agent.messages import Message, text_of
+from agent.messages import Message
 from agent.render import Output, Text
 from agent.session import Session
 from agent.signals import as_error, stop_after, stopping
 from agent.values import parse_seconds
-from agent.wire.providers import resolve, unused_key
 
 if TYPE_CHECKING:
     from agent.cli.structured import Shape
@@ -114,6 +114,38 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     if ask.cd:
         _change_directory(ask.cd)
     cwd = os.getcwd()
+    flags = _settle(ask, environ, cwd, screen, live)
+    store = _store(ask, environ, cwd, live.settings)
+    again = asked.namesake(ask, store)
+    ask = ask._replace(continue_id=again) if again else ask
+    id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
+    wait = _wait(ask)
+    message = read_prompt(ask, screen.emit)
+    shape = check(ask, message, store, id)
+    screen.resume = way_on(store, cwd, ask, live.settings)
+    if id:
+        live.session = asked.go_on(store, id, str(ask.name)) if again else _open(ask, store, id, wait, screen.emit)
+        live.settings = load_settings(flags, environ, cwd, live.session.meta)
+    gear = _equipped(ask, environ, cwd, store, screen, live)
+    if live.session is None:
+        live.session = _begin(ask, store, cwd, live.settings, gear, screen.emit)
+    else:
+        live.session = _resumed(ask, store, live.session, screen.emit)
+    introduce(live.session, live.settings, gear, ask, screen.emit)
+    gear.attach(live.session, screen.emit)
+    for text in ask.pin:
+        live.session.append({"type": "pin", "text": text})
+        message = with_block(message, f"Keep to this for the whole session: {text}")
+    live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
+    if is_compact_command(message):
+        outcome = gear.compact(instructions=str(message["content"])[len(COMPACT) :].strip())
+        raise_unless_compacted(outcome, live.session.id)
+    else:
+        _answer(ask, live, live.turn, message, shape)
+
+
+def _settle(ask: Ask, environ: Mapping[str, str], cwd: str, screen: Text | JsonLines, live: Live) -> dict[str, Any]:
+    """The run's settings, its colour and its time limit; the flags that they were read from."""
     flags = dict(ask.flags)
     settings = live.settings = load_settings(flags, environ, cwd)
     if isinstance(screen, Text):
@@ -122,50 +154,34 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     if ask.system_file:
         flags["system"] = read_system(ask.system_file)
     if ask.system_file or settings.tables:
-        settings = live.settings = load_settings(flags, environ, cwd, None, unnamed(settings, environ))
+        live.settings = load_settings(flags, environ, cwd, None, unnamed(settings, environ))
+    return flags
+
+
+def _store(ask: Ask, environ: Mapping[str, str], cwd: str, settings: Settings) -> str:
+    """Where the sessions of this run are. Raises: UsageError, StorageError."""
     if ask.flags.get("session_dir") == "":
         raise UsageError("--session-dir is empty", "Give it a directory")
     store = library.find_store(ask.flags.get("session_dir"), environ, cwd, settings.session_dir)
     if not ask.no_session:
         library.check_store(store)
-    again = asked.namesake(ask, store)
-    if again:
-        ask = ask._replace(continue_id=again)
-    id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
-    wait = _wait(ask)
-    message = read_prompt(ask, screen.emit)
-    shape = check(ask, message, store, id)
-    screen.resume = way_on(store, cwd, ask, settings)
-    if id:
-        if again:
-            live.session = asked.go_on(store, id, str(ask.name))
-        else:
-            live.session = Session.read(store, id) if ask.fork else _open(store, id, wait, screen.emit)
-        settings = live.settings = load_settings(flags, environ, cwd, live.session.meta)
+    return store
+
+
+def _equipped(
+    ask: Ask, environ: Mapping[str, str], cwd: str, store: str, screen: Text | JsonLines, live: Live
+) -> Equipment:
+    """Model, tools and limits. Raises: ConfigError and AuthError, which name the model that a session was begun with."""
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
     try:
-        gear = equip(settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user)
+        return equip(
+            live.settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user
+        )
     except (ConfigError, AuthError) as error:
-        if live.session and settings.origin.get("model") == "session":
-            begun = f"Session {live.session.id} was begun with {settings.model}: go on with it, or with another (-m)"
-            error.hint = f"{begun}. {error.hint}"
+        if live.session and live.settings.origin.get("model") == "session":
+            begun = f"Session {live.session.id} was begun with {live.settings.model}"
+            error.hint = f"{begun}: go on with it, or with another (-m). {error.hint}"
         raise
-    if live.session is None:
-        live.session = _begin(ask, store, cwd, settings, gear, screen.emit)
-    else:
-        live.session = _resumed(ask, store, live.session, screen.emit)
-    _tell(live.session, settings, gear, ask, screen.emit)
-    gear.attach(live.session, screen.emit)
-    for text in ask.pin:
-        live.session.append({"type": "pin", "text": text})
-        message = with_block(message, f"Keep to this for the whole session: {text}")
-    if is_compact_command(message):
-        live.turn = gear.turn(live.session, screen.emit)
-        outcome = gear.compact(instructions=str(message["content"])[len(COMPACT) :].strip())
-        raise_unless_compacted(outcome, live.session.id)
-        return
-    live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
-    _answer(ask, live, live.turn, message, shape)
 
 
 def _answer(ask: Ask, live: Live, turn: Turn, message: Message, shape: Shape | None) -> None:
@@ -261,8 +277,13 @@ def _resumed(ask: Ask, store: str, session: Session, emit: Emit) -> Session:
     return session
 
 
-def _open(store: str, id: str, wait: float, emit: Emit) -> Session:
-    """Open a session; a wait for another process is announced. Raises: as `Session.open`."""
+def _open(ask: Ask, store: str, id: str, wait: float, emit: Emit) -> Session:
+    """Open a session, or read it where a copy of it is gone on with; a wait for another process is announced.
+
+    Raises: as `Session.open`.
+    """
+    if ask.fork:
+        return Session.read(store, id)
     try:
         return Session.open(store, id)
     except SessionBusy as busy:
@@ -295,72 +316,6 @@ def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, 
         session = Session.ephemeral(meta) if ask.no_session else Session.create(store, meta)
     session.append({"type": "message", "message": system_message(settings, gear, cwd, emit)})
     return session
-
-
-def wide_root(gear: Equipment) -> str:
-    """A warning for a run whose tools may write in the home directory itself; "" for any other."""
-    context = gear.toolbox.context
-    home = os.path.join(gear.environ.get("HOME", ""), "")
-    if not gear.toolbox.names() or not any(home.startswith(os.path.join(root, "")) for root in context.roots):
-        return ""
-    from agent.tools.sandbox import warning
-
-    return warning(context)
-
-
-def real_model(settings: Settings, gear: Equipment) -> str:
-    """What to type for a real model in place of the toy, where a key or a server has been set; else ""."""
-    stated = None if settings.origin.get("base_url") == "OPENAI_BASE_URL" else settings.base_url
-    try:
-        target = resolve(None, gear.environ, settings.aliases, base_url=stated)
-    except ConfigError as error:
-        named = "for a real one: -m NAME" if error.kind == "no_model" else ""
-        return named or unused_key(None, gear.client.target, gear.environ)
-    return f"for a real one: -m {'/'.join(filter(None, (target.provider, target.model)))}"
-
-
-def _tell(session: Session, settings: Settings, gear: Equipment, ask: Ask, emit: Emit) -> None:
-    """The first events: what this run is."""
-    emit(
-        SessionOpened(
-            id=session.id,
-            path=session.path,
-            resumed=ask.resumes is not None,
-            messages=len(session.view()),
-            model=gear.client.name,
-            cwd=os.getcwd(),
-            tools=[schema["function"]["name"] for schema in gear.toolbox.schemas()],
-            window=gear.limits.window,
-            window_source=gear.limits.source,
-            sandbox="" if ask.format == "text" else gear.confinement.mode,  # finding out takes 6 ms: where it is shown
-            parent=(session.meta.get("parent") or {}).get("id"),
-            forked=ask.fork,
-        )
-    )
-    if gear.builtin and settings.origin.get("model") == "session" and (way := real_model(settings, gear)):
-        emit(Notice("info", "toy_model", f"this session was begun with the built-in toy and goes on with it; {way}"))
-    for text in session.notices:
-        emit(Notice("warning", "repaired", text))
-    for text in settings.overrides:
-        emit(Notice("info", "override", text))
-    if risk := wide_root(gear):
-        emit(Notice("warning", "wide_root", risk))
-    idle = [name for name in ("tools", "allow", "yolo", "sandbox", "strict") if settings.origin.get(name) == "flag"]
-    if idle and not gear.client.takes_tools:
-        flags = ", ".join(f"--{name}" for name in idle)
-        emit(Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {flags} says nothing here"))
-    if not ask.resumes and (text := unused_key(settings.model, gear.client.target, gear.environ)):
-        emit(Notice("warning" if gear.builtin else "info", "unused_key", text))
-    if gear.builtin and not ask.resumes:
-        emit(Notice("info", "toy_model", TOY))
-    begun = session.meta.get("cwd")
-    if ask.resumes and isinstance(begun, str) and begun != os.getcwd() and gear.toolbox.names():
-        emit(Notice("info", "moved", f"the session began in {begun}; its tools now work in {os.getcwd()}"))
-    if ask.resumes and settings.origin.get("system") == "flag":
-        first = text_of(session.view()[0]) if session.view() else ""
-        if not first.startswith(settings.system or ""):
-            text = "the system prompt stays as the session began with it: -s is for new ones"
-            emit(Notice("warning", "system_frozen", text))
 
 
 # ---- the end ----

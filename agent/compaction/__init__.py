@@ -13,7 +13,7 @@ was and never ends a turn; only a context that cannot be made to fit does.
 
 The steps are `agent.compaction.plan`, what could stand instead `agent.compaction.draft`, the words
 `agent.compaction.summary`, what may not be lost `agent.compaction.record`, what would be in vain
-`agent.compaction.guards`. This module decides and writes.
+`agent.compaction.guards`, what is noted of it `agent.compaction.entries`. This module decides and writes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from agent.compaction import guards, plan, summary
 from agent.compaction.asking import Asking, Price
 from agent.compaction.draft import FALLBACK, PRUNED, SUMMARY, Draft, drafted, fitting, pruned, sent, shortened
+from agent.compaction.entries import NOTHING, Work, attempt, compaction
 from agent.compaction.past import Past
 from agent.compaction.room import (
     Job,
@@ -45,7 +46,6 @@ from agent.messages import Model, Schema, Usage, text_of
 from agent.session import Session
 from agent.tokens import Entry, Limits, Size, calibration, context_size, count, estimate_messages
 
-NOTHING = "what could be left out is smaller than what would replace it"
 LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
 HARDER = (1, 2, 8, 32)
 """What a compaction aims for is divided by this when a server refuses the context again and again."""
@@ -92,6 +92,7 @@ class Compactor:
         self._told = ""
         self._past = Past(session, self.recall, role)
         self._unsaved: StorageError | None = None
+        self._began = 0.0
 
     @property
     def used(self) -> Usage | None:
@@ -243,66 +244,69 @@ class Compactor:
         before: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        started = time.monotonic()
+        self._began = time.monotonic()
         self._past, self._asking.spent, self._unsaved = Past(self._session, self.recall, self._role), [], None
         before = self._size().tokens if before is None else before
-        context = context or self._material()
-        room = share_out(self.limits, job, context)
-        draft, answer = pruned(context, job, self.limits), summary.Answer()
-        folds = job.strategy != PRUNED and (draft is None or draft.tokens > job.goal or job.strategy is not None)
-        if folds:
-            light = draft.body if draft else context.body
-            found, answer = self._folded(context, light, room, job, before, announce=not dry_run)
-            draft = draft if found is None and answer.unanswered and job.reason == "threshold" else found
-        if job.fits:
-            draft = self._fitting(context, draft, room, job)
-        vain = draft is None or sent(context, draft) >= self._past.present
+        work = Work(job, now, context or self._material(), before, self._model.name)
+        draft, answer = self._climb(work, announce=not dry_run)
+        smaller = draft is not None and sent(work.context, draft) < self._past.present
         if not dry_run:
-            guard = guards.remembered(now, before, context.ratio, self._model.name)
-            for each in [*self._asking.spent, answer] if vain else self._asking.spent:
-                self._attempted(job.reason, each, before, guard, started)
+            for each in self._asking.spent if smaller else [*self._asking.spent, answer]:
+                self._attempted(work, each)
         if self._past.unread:
             text = f"{self._past.unread}. What is kept word for word is only what can be read"
             self._emit(Notice("warning", "archive_unread", text))
-        if draft is None or vain:
-            once = job.reason == "threshold"
-            return self._not(answer.outcome or "nothing", answer.error or NOTHING, answer, once=once)
-        lost = {"pins_left_out": self._past.pins_left_out([*context.system, *draft.lead, *draft.body])}
-        for code, what in (lost | {"prompt_cut": draft.cuts_prompt(context.body)}).items():
-            if what:
-                guess = " (a guess: state it with --window)" if self.limits.source == "default" else ""
-                why = f"a window of {self.limits.window} tokens{guess} has no room for"
-                text = f"{'what is sent instead leaves out' if job.reason == 'overflow' else why} {what}"
-                self._emit(Notice("warning", code, text))
-        entry = self._record(job, draft, answer, context, before, now)
+        if draft is None or not smaller:
+            why, once = answer.outcome or "nothing", job.reason == "threshold"
+            return self._not(why, answer.error or NOTHING, answer, once=once)
+        self._say_what_is_left_out(work, draft)
+        entry = compaction(work, draft, answer, self._counted)
         if dry_run:
             shown = text_of(draft.summary["message"]) if draft.summary else ""
             return {"outcome": "would_compact", **entry, "summary": shown}
-        return self._write(entry, draft, context, answer, started)
+        return self._write(work, entry, draft, answer)
+
+    def _climb(self, work: Work, *, announce: bool) -> tuple[Draft | None, summary.Answer]:
+        """The first draft under the goal, or else the last that is to be had; and what a model answered on the way."""
+        job, context = work.job, work.context
+        room = share_out(self.limits, job, context)
+        draft, answer = pruned(context, job, self.limits), summary.Answer()
+        enough = draft is not None and draft.tokens <= job.goal and job.strategy is None
+        if job.strategy != PRUNED and not enough:
+            light = draft.body if draft else context.body
+            folded, answer = self._folded(work, light, room, announce=announce)
+            if folded is not None or not answer.unanswered or job.reason != "threshold":
+                draft = folded
+        if job.fits:
+            draft = self._fitting(context, draft, room, job)
+        return draft, answer
 
     def _folded(
-        self, context: Material, light: Sequence[Entry], room: Room, job: Job, before: int, *, announce: bool
+        self, work: Work, light: Sequence[Entry], room: Room, *, announce: bool
     ) -> tuple[Draft | None, summary.Answer]:
         """Rungs 2 to 4. `light` is the context with its stubs; `announce` says before the call what will be folded."""
+        job, context = work.job, work.context
         cut = plan.fold(light, room.keep)
         if cut is None:
             return (shortened(context, light, job) if job.crop else None), summary.Answer()
         if announce:
-            self._emit(Compacting(job.reason, len(cut.folded), before, self.limits.window))
+            self._emit(Compacting(job.reason, len(cut.folded), work.before, self.limits.window))
         answer = summary.Answer()
         if job.strategy != FALLBACK and job.ask and holds_a_summary(context, room, self.limits.window):
             answer = self._asking.ask(context, cut, room, job, self._past, self.tools, self.limits.window)
-            if answer.text:
-                draft = drafted(SUMMARY, context, cut, room, job, self._past, answer.text)
-                if draft.tokens < context.tokens(context.body):
-                    return draft, answer
-                answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
-        if job.strategy == SUMMARY or not job.fall_back:
+        if answer.text:
+            draft = drafted(SUMMARY, context, cut, room, job, self._past, answer.text)
+            if draft.tokens < context.tokens(context.body):
+                return draft, answer
+            answer = replace(answer, text="", verdict=replace(answer.verdict, reasons=("not_smaller",)))
+        if job.strategy == SUMMARY or not job.fall_back or (answer.unanswered and self._can_wait(work)):
             return None, answer
-        if answer.unanswered and not job.must and (leaves_room(self.limits, before) or not job.crop):
-            return None, answer  # what fits, or need not go out now, is not cut because a server cannot be had
         wide = plan.fold(light, room.wide) or cut
         return drafted(FALLBACK, context, wide, room, job, self._past), answer
+
+    def _can_wait(self, work: Work) -> bool:
+        """What fits, or need not go out now, is not cut because a server cannot be had."""
+        return not work.job.must and (leaves_room(self.limits, work.before) or not work.job.crop)
 
     def _fitting(self, context: Material, draft: Draft | None, room: Room, job: Job) -> Draft | None:
         """The draft, or what fits where it does not. Raises: LimitError when no request can be made."""
@@ -324,63 +328,45 @@ class Compactor:
 
     # -- on disk
 
-    def _record(
-        self, job: Job, draft: Draft, answer: summary.Answer, context: Material, before: int, now: guards.State
-    ) -> dict[str, Any]:
-        numbers = [e.get("n", 0) for e in draft.folded]
-        return {
-            "reason": job.reason,
-            "strategy": draft.strategy,
-            "folded": [min(numbers), max(numbers)] if numbers else [],
-            "kept": len(draft.body),
-            "tokens": {"before": before, "after_estimate": round(draft.tokens * self._counted)},
-            "checks": answer.verdict.as_json(),
-            "guard": guards.remembered(now, before, context.ratio, self._model.name),
-            **answer.about(),
-        }
+    def _attempted(self, work: Work, answer: summary.Answer, failed: str = "") -> None:
+        """Record a call of a model of which nothing came, where that can still be written."""
+        if answer.model:
+            with suppress(StorageError):
+                self._session.append(attempt(work, answer, failed) | {"ms": self._ms()})
 
-    def _attempted(
-        self, reason: str, answer: summary.Answer, size: int, guard: dict[str, Any], started: float, failed: str = ""
-    ) -> None:
-        """Record a call of a model of which nothing came, where that can still be written. `failed` says what else
-        went wrong."""
-        if not answer.model:
-            return
-        entry: dict[str, Any] = {
-            "type": "attempt",
-            "reason": reason,
-            "outcome": "failed" if failed else answer.outcome or "nothing",
-            "text": failed or answer.error or NOTHING,
-            "tokens": {"before": size, "after_estimate": size},
-            "checks": answer.verdict.as_json(),
-            "guard": guard,
-            **answer.about(),
-            "ms": round((time.monotonic() - started) * 1000),
-        }
-        with suppress(StorageError):
-            self._session.append(entry)
+    def _ms(self) -> int:
+        return round((time.monotonic() - self._began) * 1000)
 
-    def _write(
-        self, entry: dict[str, Any], draft: Draft, context: Material, answer: summary.Answer, started: float
-    ) -> dict[str, Any]:
-        session = self._session
+    def _write(self, work: Work, entry: dict[str, Any], draft: Draft, answer: summary.Answer) -> dict[str, Any]:
+        session, context = self._session, work.context
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         head = {"type": "compaction", "n": session.new_n(), "at": at}
-        entry = {**head, **entry, "archive": session.next_archive(), "ms": round((time.monotonic() - started) * 1000)}
+        entry = {**head, **entry, "archive": session.next_archive(), "ms": self._ms()}
         summaries = [{**lead, "n": session.new_n(), "at": at} for lead in draft.lead]
-        entries = [entry, *context.others, *context.system, *summaries, *draft.body]
         try:
-            archive = session.rewrite(entries)
+            archive = session.rewrite([entry, *context.others, *context.system, *summaries, *draft.body])
         except StorageError as error:
             self._unsaved = error
             told = f"The compaction could not be saved, the history is as it was: {error}"
-            self._attempted(entry["reason"], answer, entry["tokens"]["before"], entry["guard"], started, told)
+            self._attempted(work, answer, told)
             return self._not("failed", told, answer)
         self._past.remember()
         after = len(context.system) + len(summaries) + len(draft.body)
         self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, answer.cost))
         self._told = ""
         return {"outcome": "compacted", **entry}
+
+    # -- what is told
+
+    def _say_what_is_left_out(self, work: Work, draft: Draft) -> None:
+        pins = self._past.pins_left_out([*work.context.system, *draft.lead, *draft.body])
+        guess = " (a guess: state it with --window)" if self.limits.source == "default" else ""
+        why = f"a window of {self.limits.window} tokens{guess} has no room for"
+        if work.job.reason == "overflow":
+            why = "what is sent instead leaves out"
+        for code, what in (("pins_left_out", pins), ("prompt_cut", draft.cuts_prompt(work.context.body))):
+            if what:
+                self._emit(Notice("warning", code, f"{why} {what}"))
 
     def _not(self, why: str, text: str, answer: summary.Answer | None = None, *, once: bool = False) -> dict[str, Any]:
         """Say that nothing was changed; `once`: the same thing is not said before every request."""

@@ -12,7 +12,7 @@ server refuses must be made smaller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agent.messages import usage_from_json
@@ -63,17 +63,10 @@ def state(meta: Entry, entries: Sequence[Entry], trigger: int) -> State:
     if record is None:
         return State()
     made = record.get("n") or 0
-    counts = meta.get("counts")
-    void = counts.get("requests", 0) if isinstance(counts, dict) else 0
     since = [e for e in entries if e.get("type") == "message" and e.get("n", 0) > made and not e.get("summary")]
     tokens, guard = _dict(record.get("tokens")), _dict(record.get("guard"))
-    before, base = _int(tokens.get("before")), _int(tokens.get("after_estimate"))
-    for entry in since:
-        usage, k = usage_from_json(entry.get("usage")), _dict(entry.get("request")).get("k")
-        if usage and usage.prompt and (not isinstance(k, int) or k > void):
-            base = usage.prompt
-            break
-    small = base > (1 - MIN_GAIN) * before
+    base = next(filter(None, _prompts(meta, since)), _int(tokens.get("after_estimate")))
+    small = base > (1 - MIN_GAIN) * _int(tokens.get("before"))
     return State(
         base,
         bool(since),
@@ -88,12 +81,18 @@ def taken(meta: Entry, entries: Sequence[Entry], model: str = "") -> int:
 
     The usage of a compaction record is no prompt's: it may be the sum of several requests.
     """
-    counts = meta.get("counts")
-    void = counts.get("requests", 0) if isinstance(counts, dict) else 0
-    said = [e for e in entries if "usage" in e and e.get("type") == "message"]
-    said = [e for e in said if same_model(e.get("model"), model)] if model else said
-    reports = [(usage_from_json(e["usage"]), _dict(e.get("request")).get("k")) for e in said]
-    return max((u.prompt for u, k in reports if u and (not isinstance(k, int) or k > void)), default=0)
+    return max(_prompts(meta, entries, model), default=0)
+
+
+def _prompts(meta: Entry, entries: Sequence[Entry], model: str = "") -> Iterator[int]:
+    """The prompt sizes that were reported in this generation, in their order."""
+    void = _dict(meta.get("counts")).get("requests", 0)
+    for entry in entries:
+        if entry.get("type") != "message" or (model and not same_model(entry.get("model"), model)):
+            continue
+        usage, k = usage_from_json(entry.get("usage")), _dict(entry.get("request")).get("k")
+        if usage and (not isinstance(k, int) or k > void):
+            yield usage.prompt
 
 
 def refusal(now: State, size: int, window: int) -> str:

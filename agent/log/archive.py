@@ -345,22 +345,16 @@ def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entr
     check_version(id, loaded.meta)
     if loaded.bad:
         raise corrupt(id, path, loaded)
-    top = max([counts_of(loaded.meta)["n"], *(e["n"] for e in loaded.entries)])
-    if at is not None and not 0 < at <= top:
-        raise UsageError(f"session {id} has no entry {at}: the last is {top}")
     if at is None:
         return loaded.meta, loaded.entries
+    top = max([counts_of(loaded.meta)["n"], *(e["n"] for e in loaded.entries)])
+    if not 0 < at <= top:
+        raise UsageError(f"session {id} has no entry {at}: the last is {top}")
     paths = [*generation_paths(path), path]
-    begun = [counts_of(_first_line(each))["n"] for each in paths]
-    place = max((i for i, n in enumerate(begun) if n < at), default=-1)
-    if place < 0:
+    place = _place_of(at, paths)
+    if place is None:
         raise SessionError(f"the archive of session {id} that held entry {at} is gone", f"See: agent doctor {id}")
-    found = loaded if paths[place] == path else load(paths[place])
-    while place and begun[place - 1] == begun[place]:  # renamed or mended: what it has, the file before may have had
-        before = load(paths[place - 1])
-        if before.bad or max((e["n"] for e in before.entries), default=0) < at:
-            break
-        place, found = place - 1, before
+    found = load(paths[place])
     if not found.bad:
         return found.meta, found.entries
     mended = load(paths[place + 1]) if place + 1 < len(paths) else found
@@ -369,6 +363,18 @@ def _generation_of(path: str, id: str, at: int | None) -> tuple[Entry, list[Entr
         return found.meta, mended.entries
     line, why = found.bad[0]
     raise SessionCorrupt(f"{paths[place]} is damaged: line {line}: {why}", "Fork at an entry after it", line)
+
+
+def _place_of(at: int, paths: list[str]) -> int | None:
+    """Which of these generations, oldest first, is the one in which entry `at` was written; None where it is gone."""
+    begun = [counts_of(_first_line(each))["n"] for each in paths]
+    place = max((i for i, n in enumerate(begun) if n < at), default=None)
+    while place and begun[place - 1] == begun[place]:  # renamed or mended: what it has, the file before may have had
+        before = load(paths[place - 1])
+        if before.bad or max((e["n"] for e in before.entries), default=0) < at:
+            break
+        place -= 1
+    return place
 
 
 def _share_archives(disk: Disk, source: str, new: str, upto: int) -> None:

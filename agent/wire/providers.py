@@ -150,20 +150,26 @@ def resolve(
             return _at(stated, spec, environ, "base_url setting" if base_url else "OPENAI_BASE_URL")
     if named is not None:
         return _of(named, rest, environ, "model name")
-    if spec:
-        try:
-            return _of(_by_family(spec), spec, environ, "model name")
-        except ConfigError as refused:
-            if _family(spec):
-                raise
-            if slash:
-                text, hint = (
-                    f"There is no provider {head!r}",
-                    "`agent models` lists them; another server: OPENAI_BASE_URL",
-                )
-                raise ConfigError(text, hint) from None
-            text = f"No provider is known for the model {spec!r}, and there is no key for openai"
-            raise ConfigError(text, refused.hint) from None
+    return _by_model(spec, environ) if spec else _first_ready(environ)
+
+
+def _by_model(spec: str, environ: Mapping[str, str]) -> Target:
+    """The target for a model's bare name. Raises: ConfigError."""
+    try:
+        return _of(_by_family(spec), spec, environ, "model name")
+    except ConfigError as refused:
+        head, slash, _ = spec.partition("/")
+        if _family(spec):
+            raise
+        if slash:
+            hint = "`agent models` lists them; another server: OPENAI_BASE_URL"
+            raise ConfigError(f"There is no provider {head!r}", hint) from None
+        text = f"No provider is known for the model {spec!r}, and there is no key for openai"
+        raise ConfigError(text, refused.hint) from None
+
+
+def _first_ready(environ: Mapping[str, str]) -> Target:
+    """The default model of the first provider whose key is set. Raises: ConfigError, of the kind "no_server"."""
     found = next((p for p in TABLE if p.default and not p.local and _key(p, environ)[0]), None)
     if found is None:
         error = ConfigError(

@@ -50,35 +50,42 @@ class Reading:
 
 def read_body(body: Any) -> Reading:
     """Everything a body says, whatever its shape: JSON, JSON inside strings, arrays, a page, an event stream, text."""
+    value, text = _parsed(body)
+    prose = False
+    if value is None:
+        if text.lstrip()[:1] == "<":
+            if not _is_markup_of_data(text):
+                return _read_page(text)
+            text = re.sub(r"<[^>]*>", "\n", text).strip()
+        value = {"message": text} if text else {}
+        prose = isinstance(body, (bytes, bytearray))
+    return _read_value(value, prose)
+
+
+def _parsed(body: Any) -> tuple[Any, str]:
+    """The value of a body, however it is wrapped, or None; and its text."""
     if isinstance(body, (bytes, bytearray)):
         text = bytes(body).decode("utf-8", "replace").strip().lstrip("\ufeff")
         value: Any = loads(text.encode()) if text[:1] in ("{", "[", '"') else None
     else:
         value, text = body, body if isinstance(body, str) else ""
-    prose = False
     if isinstance(value, str):
         value, text = (loads(value.encode()) if value.lstrip()[:1] in ("{", "[") else None), value
     if value is None and _REPR.match(text):
-        value, text = _from_repr(text)
-    if value is None:
-        if text.lstrip()[:1] == "<" and not _is_markup_of_data(text):
-            return _read_page(text)
-        text = re.sub(r"<[^>]*>", "\n", text).strip() if text.lstrip()[:1] == "<" else text
-        value = {"message": text} if text else {}
-        prose = isinstance(body, (bytes, bytearray))
+        return _from_repr(text)
+    return value, text
+
+
+def _read_value(value: Any, prose: bool) -> Reading:
+    """What the leaves of a value say: sentences, codes, numbers by their keys."""
     pairs = list(_walk(value, "", 0))
     texts = [t for k, t in pairs if isinstance(t, str) and k not in _CODE_KEYS | {"loc"} and t.strip()]
     codes = " ".join(str(v) for k, v in pairs if k in _CODE_KEYS and not isinstance(v, bool)).lower()
     base = value.get("base_resp") if isinstance(value, dict) else None
     if isinstance(base, dict):  # MiniMax: its numbers mean other things than the same numbers elsewhere
         codes += f" base_resp_{base.get('status_code')}"
-    typed: dict[str, Any] = {}
-    for key, found in pairs:
-        typed.setdefault(key, found)
-    named: dict[str, str] = {}
-    for key, found in pairs:
-        if isinstance(found, str) and found.strip():
-            named.setdefault(key, found)
+    typed = dict(reversed(pairs))  # of one key the first counts
+    named = {k: v for k, v in reversed(pairs) if isinstance(v, str) and v.strip()}
     said = next((named[k] for k in _SHOWN_FIRST if k in named), texts[0] if texts else "")
     loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
     titled = [str(v) for k, v in pairs if k == "title"]

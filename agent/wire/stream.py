@@ -184,23 +184,23 @@ class Assembler:
         self.usage = usage or self.usage
         if not self.model and isinstance(chunk.get("model"), str):
             self.model = chunk["model"]
-        choices = chunk.get("choices")
-        if not isinstance(choices, list) or not choices:
-            return []
-        chosen = None
-        for choice in choices:
-            if isinstance(choice, dict):
-                if choice.get("index") in (0, None, "0"):
-                    chosen, self._first = choice, True
-                    break
-                if chosen is None and not self._first:
-                    chosen = choice
+        listed = chunk.get("choices")
+        choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
+        chosen = self._first_of(choices)
         shown = self._choice(chosen) if chosen is not None else []
         for other in choices:
-            if other is not chosen and isinstance(other, dict):
+            if other is not chosen:
                 self._call("other", _dict(other.get("message")))  # text and calls parted (Copilot)
         self.started = self.started or bool(shown) or self.calling
         return shown
+
+    def _first_of(self, choices: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """The choice that is read: the one of index 0; until there was one, the first at all."""
+        for choice in choices:
+            if choice.get("index") in (0, None, "0"):
+                self._first = True
+                return choice
+        return choices[0] if choices and not self._first else None
 
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         delta, message = _dict(choice.get("delta")), _dict(choice.get("message"))

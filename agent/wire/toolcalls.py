@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -34,6 +34,23 @@ class _Open:
     def states(self, text: str) -> bool:
         """Whether a whole object is what stands here already, however it is written."""
         return is_object(text) and any(_is_same(text, whole) for whole in (self.written, _grown(self.parts)))
+
+
+class _Fragment(NamedTuple):
+    """What one fragment says of its call: `at` is its index, `position` its place where several came at once."""
+
+    at: int | None
+    id: str
+    name: str
+    text: str
+    position: int | None
+
+    def repeats(self, call: _Open) -> bool:
+        """Whether it is the whole call once more."""
+        return self.name == call.name and call.states(self.text)
+
+    def is_only_text(self) -> bool:
+        return bool(self.text and not self.name and not self.id)
 
 
 class CallsBeingWritten:
@@ -84,7 +101,7 @@ class CallsBeingWritten:
         name = named if isinstance(named, str) else ""
         call_id = str(call_id) if isinstance(call_id, (str, int)) and not isinstance(call_id, bool) else ""
         text = _as_text(function.get("arguments", function.get("input")))
-        call = self._find(_number(fragment.get("index")), call_id, name, text, position)
+        call = self._find(_Fragment(_number(fragment.get("index")), call_id, name, text, position))
         call.id = call.id or call_id
         call.name = _join_name(call, name)
         if text and not call.states(text):
@@ -92,34 +109,37 @@ class CallsBeingWritten:
         if isinstance(fragment.get("extra_content"), dict):
             call.extra["extra_content"] = fragment["extra_content"]
 
-    def _find(self, index: int | None, call_id: str, name: str, text: str, position: int | None) -> _Open:
+    def _find(self, part: _Fragment) -> _Open:
         """The call this fragment goes on with, or a new one."""
-        same = next((c for c in reversed(self._calls) if c.id == call_id), None) if call_id else None
-        if same is not None and (index is None or not name or _is_repeat(same, name, text)):
-            return self._open() if _is_other(same, name) else same
-        if index is not None:
-            known = self._at.get(index)
-            if known is None and text and not name and not call_id and self._calls:
-                last = self._calls[-1]
-                if not _objects(last.written):  # the arguments stand one index beside their call
-                    self._at[index] = last
-                    return last
-            another = known and known.id and call_id not in ("", known.id) and _is_new(known, name)
-            if known is None or another or _is_other(known, name):
-                known = self._at[index] = self._open()
-            return known
+        same = next((call for call in reversed(self._calls) if part.id and call.id == part.id), None)
+        if same is not None and (part.at is None or not part.name or part.repeats(same)):
+            return self._open() if _is_other(same, part.name) else same
+        if part.at is not None:
+            return self._at_index(part.at, part)
+        earlier = (call for call in self._calls[: self._earlier] if not (part.id and call.id))
+        repeated = next(filter(part.repeats, earlier), None)
+        return repeated or self._after_last(part)
+
+    def _at_index(self, index: int, part: _Fragment) -> _Open:
+        known = self._at.get(index)
+        if known is None and part.is_only_text() and self._calls and not _objects(self._calls[-1].written):
+            self._at[index] = self._calls[-1]  # the arguments stand one index beside their call
+            return self._calls[-1]
+        another = known and known.id and part.id not in ("", known.id) and _is_new(known, part.name)
+        if known is None or another or _is_other(known, part.name):
+            known = self._at[index] = self._open()
+        return known
+
+    def _after_last(self, part: _Fragment) -> _Open:
         if not self._calls:
             return self._open()
-        for call in self._calls[: self._earlier]:
-            if not (call_id and call.id) and _is_repeat(call, name, text):
-                return call
         last = self._calls[-1]
-        if call_id:
-            return last if not last.id and not name else self._open()
-        if name and last.name and _is_new(last, name):
+        if part.id:
+            return last if not last.id and not part.name else self._open()
+        if last.name and _is_new(last, part.name):
             return self._open()
-        if position is not None and not name:
-            return self._calls[min(position, len(self._calls) - 1)]
+        if part.position is not None and not part.name:
+            return self._calls[min(part.position, len(self._calls) - 1)]
         return last
 
     def _open(self) -> _Open:
@@ -135,11 +155,6 @@ def _is_new(call: _Open, name: str) -> bool:
 def _is_other(call: _Open, name: str) -> bool:
     """Another name after whole arguments is another call, whatever its index and id say."""
     return bool(name and call.name) and name != call.name and bool(_objects(call.written))
-
-
-def _is_repeat(call: _Open, name: str, text: str) -> bool:
-    """The whole call once more."""
-    return name == call.name and call.states(text)
 
 
 def _is_same(text: str, other: str) -> bool:

@@ -148,6 +148,7 @@ def test_the_same_for_an_ordinary_user(monkeypatch, by):
         home.write("project/a", "mine\n")  # what is not private may have gone with an attempt
         return home.bash("id -u; cat project/a .bashrc; echo x > project/n && mv project/n project/m && cat project/m")
 
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # that of the tests is closed to others
     base = Path(tempfile.mkdtemp(prefix="agent-test-"))
     try:
         answer = as_ordinary(base, attempts) if os.geteuid() == 0 else attempts()
