@@ -29,9 +29,9 @@ from agent.wire.exchange import Exchange, Refusal
 from agent.wire.leaked import remark_on
 from agent.wire.memory import Memory
 from agent.wire.providers import Target, structured
-from agent.wire.reports import outgrown, read_in_part
 from agent.wire.stream import Assembled, Assembler
 from agent.wire.transport import Transport
+from agent.wire.truncation import outgrown, read_in_part
 
 FIRST_BYTE_SECONDS = 300.0
 STALL_SECONDS = 120.0
@@ -223,7 +223,7 @@ class _Completion:
 
             self.asked_again = True
             raise _again(fault("empty", "an answer without text"))
-        client._notice("warning", "empty_answer", "the model answered with nothing")
+        client._notice("warning", "empty_answer", "the model returned an empty answer")
 
     def _made(self, answer: Assembled, sent: Sent, began: float, error: BaseException | None = None) -> Reply:
         return Reply(

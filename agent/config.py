@@ -1,7 +1,7 @@
 """Settings: every value a run depends on, merged once, each with the place it came from.
 
 Precedence, highest first: flag > environment > what the session froze at its start > the user's `config.toml` >
-default; the project's `.agent.toml` can only tighten the result, whatever set it. One table, `OPTIONS`, names every
+default; the project's `.agent.toml` can only tighten the result, whatever set it. One table, `SETTINGS`, names every
 setting, its environment variables, its key in a file and how its text is read, so that a flag, a variable and a file
 can never disagree about what a value means. Keys are never settings: they stay in the environment and are read by `providers`.
 
@@ -20,7 +20,7 @@ from agent.values import one_of, parse_compact_at, parse_count, parse_names, par
 SANDBOX_MODES = ("read-only", "workspace-write", "off")
 
 
-class Option(NamedTuple):
+class Setting(NamedTuple):
     """One setting: `variables` are tried in order; `frozen` ones are remembered by a session."""
 
     name: str
@@ -31,14 +31,14 @@ class Option(NamedTuple):
     frozen: bool = False
 
 
-def _option(name: str, parse: Callable[[str], Any], default: Any = None, *variables: str, **kind: bool) -> Option:
-    return Option(name, parse, default, (f"AGENT_{name.upper()}", *variables), **kind)
+def _option(name: str, parse: Callable[[str], Any], default: Any = None, *variables: str, **kind: bool) -> Setting:
+    return Setting(name, parse, default, (f"AGENT_{name.upper()}", *variables), **kind)
 
 
-OPTIONS: tuple[Option, ...] = (
+SETTINGS: tuple[Setting, ...] = (
     _option("model", str, None, "MODEL", frozen=True),
     _option("base_url", str, None, "OPENAI_BASE_URL"),
-    Option("context_window", parse_tokens, None, ("AGENT_CONTEXT_WINDOW", "CONTEXT_WINDOW")),
+    Setting("context_window", parse_tokens, None, ("AGENT_CONTEXT_WINDOW", "CONTEXT_WINDOW")),
     _option("compact_at", parse_compact_at),
     _option("summary_model", str),
     _option("summary_instructions", str),
@@ -61,7 +61,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("color", one_of("auto", "always", "never"), "auto"),
     _option("tls", one_of("bundled", "system"), "bundled"),
 )
-_BY_NAME = {option.name: option for option in OPTIONS}
+_BY_NAME = {option.name: option for option in SETTINGS}
 FLAGS = {"context_window": "--window"}
 """Flags that are not spelt like their setting."""
 PROJECT_KEYS = ("deny", "sandbox", "max_steps", "tools")
@@ -118,6 +118,11 @@ class Settings(NamedTuple):
     """Sentences about flags or variables that override what the session froze."""
 
     @property
+    def stated_base_url(self) -> str | None:
+        """The server of a flag or a file; OPENAI_BASE_URL has its own place in the order of targets."""
+        return None if self.origin.get("base_url") == "OPENAI_BASE_URL" else self.base_url
+
+    @property
     def stated_window(self) -> tuple[int, str] | None:
         """The window the user states, and where: "flag", "CONTEXT_WINDOW" or "config"."""
         if not self.context_window:
@@ -151,7 +156,7 @@ def merge(
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     overrides: list[str] = []
-    for option in OPTIONS:
+    for option in SETTINGS:
         user_values = {**user, **_of_model(user, values.get("model") or otherwise)}
         value, source = _first(option, flags, environ, session, user_values, paths[1])
         frozen = session.get(option.name)
@@ -174,7 +179,7 @@ def _of_model(user: Mapping[str, Any], model: str | None) -> Mapping[str, Any]:
 
 
 def _first(
-    option: Option,
+    option: Setting,
     flags: Mapping[str, Any],
     environ: Mapping[str, str],
     session: Mapping[str, Any],
@@ -195,7 +200,7 @@ def _first(
     return option.default, "default"
 
 
-def _read(option: Option, value: Any, where: str, error: type[UsageError] | type[ConfigError]) -> Any:
+def _read(option: Setting, value: Any, where: str, error: type[UsageError] | type[ConfigError]) -> Any:
     """Read one layer's value with the option's parser; files may give numbers, booleans and lists as TOML has them."""
     try:
         if isinstance(value, list | tuple):
@@ -351,7 +356,7 @@ def _read_toml(path: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as problem:
-        raise ConfigError(f"Cannot read {path}: {problem.strerror}", "Mend its permissions, or remove it") from None
+        raise ConfigError(f"Cannot read {path}: {problem.strerror}", "Fix its permissions, or remove it") from None
     import tomllib
 
     try:

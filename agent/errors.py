@@ -3,14 +3,14 @@
     AgentError                        1   failed
     ├─ UsageError                     2   the command line or an environment value is wrong
     ├─ ConfigError                    3   configuration file, provider, built-in model
-    │  └─ AuthError                   3   401, 403, no key
+    │  └─ AuthError                   3   401, 403
     ├─ SessionError                   4   not found, ambiguous, damaged
     │  ├─ SessionNotFound             4
     │  ├─ SessionCorrupt              4   names the file and the line
     │  └─ SessionBusy                 7   another process holds the lock
     ├─ StorageError                   1   the disk refused a write (full, read-only, gone)
     ├─ DeniedError                    5   something was denied, with --strict
-    ├─ LimitError                     6   --max-steps, or the context cannot be made to fit
+    ├─ LimitError                     6   --max-steps, answers cut again and again, or a context that cannot be made to fit
     ├─ APIError                       1   the server said no, for a reason that a retry does not mend
     │  │                                  (3 where it does not know the model or the address)
     │  ├─ ContextOverflow             6   prompt larger than the window (the loop recovers from it first)
@@ -18,8 +18,8 @@
     │  └─ TemporaryError             75   429, 5xx, network, a stream that ended early
     └─ Interrupted                  130   SIGINT; 143 SIGTERM, 129 SIGHUP, 124 --timeout
 
-An error's text is one sentence in the user's terms, followed by what to do next. Nothing below `cli.main` prints an
-error or exits. A tool's failure is not in the tree: it is a result that the model can act on.
+An error's text is one sentence in the user's terms, followed by what to do next. Only the screens (`agent.render`,
+`agent.jsonlines`) print one, and only `agent.cli` makes an exit code of it. A tool's failure is not in the tree: it is a result that the model can act on.
 """
 
 from __future__ import annotations
@@ -114,18 +114,23 @@ class LimitError(AgentError):
     exit_code = Exit.LIMIT
     kind = "limit"
 
+    def __init__(self, text: str, hint: str = "", *, kind: str = "limit") -> None:
+        super().__init__(text, hint)
+        self.kind = kind
+
 
 class APIError(AgentError):
     """The server refused or failed.
 
     `kind` is one of the failure classes of `agent.wire.faults`; `status` the HTTP status, or None when there was none;
-    `retry_after` seconds the server asked for, or None; `body` the raw answer, for --debug (redacted there);
+    `retry_after` seconds the server asked for, or None; `body` the raw answer, redacted;
     `retries` how often a retry may help (None: as often as the ladder allows).
     """
 
     kind = "bad_request"
     retryable = False
     retries: int | None = None
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -134,7 +139,6 @@ class APIError(AgentError):
         *,
         kind: str | None = None,
         status: int | None = None,
-        retry_after: float | None = None,
         body: str = "",
         parameter: str | None = None,
     ) -> None:
@@ -144,7 +148,6 @@ class APIError(AgentError):
         if kind == "not_found":
             self.exit_code = Exit.CONFIG
         self.status = status
-        self.retry_after = retry_after
         self.body = body
         self.parameter = parameter
 

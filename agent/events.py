@@ -109,7 +109,7 @@ class Waiting(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """One line for people: `level` is "info", "warning" or "error"; `code` a stable word."""
+    """One line for people: `level` is "info" or "warning"; `code` a stable word."""
 
     level: str
     code: str
@@ -125,6 +125,7 @@ class TurnFinished(NamedTuple):
     """Summed over the turn's steps."""
     finish_reason: str | None
     seconds: float
+    """How long the model took for its answers."""
     answer: str
     denials: list[dict[str, Any]] = []  # noqa: RUF012  read only
     window: int = 0

@@ -70,11 +70,11 @@ class Gate:
 
     def make_room(self) -> bool:
         """Before a request. True when the view changed. Raises: `LimitError`."""
-        return self._close() and self.compactor.make_room()
+        return self._near_trigger() and self.compactor.make_room()
 
     def after_turn(self) -> bool:
         """After the final answer: the same."""
-        return self._close() and self.compactor.after_turn()
+        return self._near_trigger() and self.compactor.after_turn()
 
     def after_overflow(self, error: ContextOverflow, attempt: int) -> None:
         """The server refused the context as too long. Raises: `LimitError`."""
@@ -111,7 +111,7 @@ class Gate:
             self._measured = (state, size)
         return self._measured[1]
 
-    def _close(self) -> bool:
+    def _near_trigger(self) -> bool:
         """Whether the size is near enough to what is allowed that the compactor must look."""
         limits = self.limits
         bound = limits.window if limits.trigger is None else limits.trigger

@@ -28,7 +28,15 @@ from agent.events import (
     Waiting,
 )
 from agent.messages import Usage, text_of, tool_calls
-from agent.render import Output, budget_line, compacting_line, folded_messages, not_compacted_line, visible
+from agent.render import (
+    Output,
+    budget_line,
+    compacting_line,
+    folded_messages,
+    not_compacted_line,
+    visible,
+    waiting_line,
+)
 
 # ---- lines, pure ----
 
@@ -126,7 +134,7 @@ def notice_line(event: Event) -> dict[str, Any] | None:
     elif isinstance(event, NotCompacted):
         level, code, text = "warning", f"compaction_{event.why}", not_compacted_line(event)
     elif isinstance(event, Waiting):
-        level, code, text = "info", "waiting", f"waiting {event.seconds:.0f} s: {event.reason}"
+        level, code, text = "info", "waiting", waiting_line(event)
     else:
         return None
     return {"type": "system", "subtype": "notice", "level": level, "code": code, "text": text}
@@ -137,9 +145,10 @@ def result_subtype(error: AgentError | None) -> str:
         return "success"
     if error.exit_code in (Exit.INTERRUPTED, Exit.TIMEOUT, 129, 143):
         return "interrupted"
-    if error.exit_code == Exit.LIMIT:
-        return "error_max_turns" if error.kind == "max_steps" else "error_context_overflow"
-    return "error_during_execution"
+    if error.kind == "max_steps":
+        return "error_max_turns"
+    of_context = error.exit_code == Exit.LIMIT and error.kind != "cut_answers"
+    return "error_context_overflow" if of_context else "error_during_execution"
 
 
 def error_line(error: AgentError | None) -> dict[str, Any] | None:

@@ -19,16 +19,15 @@ from agent.errors import (
     APIError,
     AuthError,
     ContextOverflow,
-    Interrupted,
     LimitError,
     StorageError,
     TemporaryError,
 )
 from agent.events import Answered, Budget, Emit, Notice, Streamed, ToolFinished, ToolStarted, TurnFinished
 from agent.gate import Gate
-from agent.messages import Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
+from agent.log.entries import Entry
+from agent.messages import CostOf, Message, Model, Reply, Request, ToolCall, Usage, text_of, tool_calls
 from agent.session import Session
-from agent.tokens import Entry
 from agent.tools import Toolbox, ToolResult
 from agent.wire import FILTERED
 
@@ -45,10 +44,6 @@ NOT_RUN_CUT = (
 
 
 NOTHING_USED = Usage(0, 0, None)
-
-
-Pricing = Callable[[Usage], float | None]
-"""What a request costs in dollars, or None where that is not known."""
 
 
 def no_price(usage: Usage) -> float | None:
@@ -68,26 +63,26 @@ class Turn:
     max_steps: int = 100
     max_tokens: int | None = None
     response_format: dict[str, Any] | None = None
-    price: Pricing = no_price
+    price: CostOf = no_price
     after_compaction: Callable[[], None] = lambda: None
     """Called when the context has changed: the tools may have, too."""
     clock: Callable[[], float] = time.monotonic
     steps: int = 0
     cut_answers: int = 0
-    began: float = field(default_factory=time.monotonic)
-    total: Usage = NOTHING_USED
-    last: Usage | None = None
-    spent: float | None = None
+    waited: float = 0.0
+    """Seconds that the model took for its answers."""
+    total_usage: Usage = NOTHING_USED
+    last_usage: Usage | None = None
+    cost: float | None = None
     answer: str = ""
     finish_reason: str | None = None
     denials: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, prompt: str | Message) -> TurnFinished:
-        """Take one turn. The prompt and everything after it is on disk when this returns or raises; `tidy` is to follow.
+        """Take one turn. The prompt and everything after it is on disk when this returns or raises; `compact_after` is to follow.
 
-        Raises: LimitError (steps, context), AuthError, APIError, TemporaryError, StorageError, Interrupted.
+        Raises: LimitError (steps, context), AuthError, APIError, TemporaryError, StorageError, KeyboardInterrupt.
         """
-        self.began = self.clock()
         message = prompt if isinstance(prompt, dict) else {"role": "user", "content": prompt}
         self._drop_repeated(message)
         asked = self.session.append({"type": "message", "message": message})
@@ -100,13 +95,13 @@ class Turn:
             self.denials = list(self.toolbox.denials)
         return self.summary()
 
-    def tidy(self) -> TurnFinished:
+    def compact_after(self) -> TurnFinished:
         """Make room for the next turn. This one is over: whatever stops the compaction, the answer stands."""
         try:
             if self.compactor.after_turn():
                 self.after_compaction()
-        except (KeyboardInterrupt, Interrupted):
-            text = "the compaction after the answer was stopped; the next turn will see to it"
+        except KeyboardInterrupt:
+            text = "the compaction after the answer was interrupted; the next turn compacts if it is still needed"
             self.emit(Notice("warning", "compaction_stopped", text))
         return self.summary()
 
@@ -116,15 +111,15 @@ class Turn:
         return TurnFinished(
             id=self.session.id,
             steps=self.steps,
-            usage=self.last,
-            total=self.total,
+            usage=self.last_usage,
+            total=self.total_usage,
             summaries=self.compactor.used,
             finish_reason=self.finish_reason,
-            seconds=self.clock() - self.began,
+            seconds=self.waited,
             answer=self.answer,
             denials=self.denials,
             window=self.compactor.limits.window,
-            cost=self.spent if folding is None else (self.spent or 0.0) + folding,
+            cost=self.cost if folding is None else (self.cost or 0.0) + folding,
         )
 
     def _steps(self) -> None:
@@ -144,17 +139,11 @@ class Turn:
                 self._run_tool(call, cut=bool(reply.cut_calls))
             self.cut_answers = self.cut_answers + 1 if reply.cut_calls else 0
             if self.cut_answers >= CUT_ANSWERS:
-                raise LimitError(
-                    f"{CUT_ANSWERS} answers in a row were cut off by the token limit in the middle of a tool call",
-                    f'Raise --max-tokens, and go on: agent -c {self.session.id} "go on"',
-                )
+                text = f"{CUT_ANSWERS} answers in a row were cut off by the token limit in the middle of a tool call"
+                raise LimitError(text, "Raise --max-tokens", kind="cut_answers")
             if self.steps >= self.max_steps:
-                stopped = LimitError(
-                    f"Stopped after {self.steps} steps (--max-steps {self.max_steps})",
-                    f'Everything is saved: agent -c {self.session.id} "go on"',
-                )
-                stopped.kind = "max_steps"
-                raise stopped
+                steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+                raise LimitError(f"Stopped after {steps} (--max-steps {self.max_steps})", kind="max_steps")
 
     # ---- one step ----
 
@@ -209,7 +198,7 @@ class Turn:
         images = any(isinstance(message.get("content"), list) for message in self.session.view())
         if error.kind != "bad_request" or error.parameter or images or not self.compactor.may_be_too_long():
             return False
-        text = "the server refuses the request and says nothing that is known of why; it may be too long: a shorter is tried"
+        text = "the server refused the request without a reason known here; it may be too long, so a much shorter context is tried"
         self.emit(Notice("warning", "refused_long", text))
         if not self.compactor.after_refusal():
             return False
@@ -222,9 +211,9 @@ class Turn:
 
         try:
             if restore(self.session, before):
-                self.emit(Notice("warning", "taken_back", "the compaction was of no use and is taken back"))
+                self.emit(Notice("warning", "taken_back", "the shorter context did not help; the history is restored"))
         except StorageError as error:
-            text = f"the compaction was of no use and could not be taken back: {error}; later: agent sessions undo"
+            text = f"the shorter context did not help and the history could not be restored: {error}; later: agent sessions undo"
             self.emit(Notice("warning", "not_taken_back", f"{text} {self.session.id}"))
         self.after_compaction()
 
@@ -251,6 +240,7 @@ class Turn:
     def _take(self, reply: Reply) -> None:
         """Put an answer on disk, then show it."""
         self.steps += 1
+        self.waited += reply.seconds
         self.finish_reason = reply.finish_reason
         self.answer = text_of(reply.message)  # before the append: a full disk must not cost the answer too
         entry = self.session.append(answer_entry(reply, self.session.next_request()))
@@ -265,7 +255,7 @@ class Turn:
         stopped: BaseException | None = None
         try:
             result = ToolResult(NOT_RUN_CUT, ok=False) if cut else self.toolbox.run(call)
-        except (KeyboardInterrupt, Interrupted) as stop:
+        except KeyboardInterrupt as stop:
             result, stopped = ToolResult(self.toolbox.unfinished(), ok=False, detail={"interrupted": True}), stop
             if not result.text:
                 raise
@@ -288,7 +278,9 @@ class Turn:
         trigger = self.compactor.limits.trigger
         if trigger is not None and size.tokens >= trigger:
             where = "over" if size.tokens > self.compactor.limits.window else "near"
-            text = f"{where} the window: the estimate is over the compaction trigger"
+            text = (
+                f"the context is {where} the window: about {size.tokens:,} tokens, and compaction starts at {trigger:,}"
+            )
             self.emit(Notice("warning", "near_window", text))
 
     def _budget(self, used: int, *, estimated: bool) -> Budget:
@@ -296,13 +288,13 @@ class Turn:
         return Budget(used, limits.window, limits.source, estimated, self.model.name)
 
     def _count(self, usage: Usage | None) -> None:
-        self.last = usage
+        self.last_usage = usage
         if usage is None:
             return
-        self.total = self.total.plus(usage)
+        self.total_usage = self.total_usage.plus(usage)
         cost = self.price(usage)
         if cost is not None:
-            self.spent = (self.spent or 0.0) + cost
+            self.cost = (self.cost or 0.0) + cost
 
     def _warn_about_ending(self, reply: Reply) -> None:
         """Say what is not as it should be with a last answer. Raises: APIError for one that a filter left empty."""

@@ -41,6 +41,10 @@ class Usage(NamedTuple):
         return found
 
 
+CostOf = Callable[[Usage], float | None]
+"""What a request costs in dollars, or None where that is not known."""
+
+
 def usage_from_json(stored: Any) -> Usage | None:
     """Read what `Usage.as_json` wrote; None for anything that is not a usage."""
     if not isinstance(stored, dict) or not isinstance(stored.get("prompt_tokens"), int):

@@ -18,9 +18,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent.log.entries import Entry
 from agent.log.logfile import beside, generation_paths, load
 from agent.messages import Message, text_of, tool_calls
-from agent.session import Entry, Session
+from agent.session import Session
 from agent.tokens import estimate
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from agent.events import (
     TurnFinished,
     Waiting,
 )
+from agent.log.logfile import beside
 
 if TYPE_CHECKING:
     from agent.patience import Patience
@@ -103,8 +104,8 @@ def compacted_line(event: Compacted) -> str:
     tokens = record.get("tokens", {})
     folded = folded_messages(event)
     became = {
-        "pruned": "old tool results became stubs",
-        "shortened": "what was too long keeps its head and tail",
+        "pruned": "old tool results replaced by stubs",
+        "shortened": "overlong messages cut to their beginning and end",
         "window_plus_summary": f"{folded} messages → 1 summary",
         "raw_fallback": f"{folded} messages cut, no summary{why_no_summary(record)}",
     }.get(record.get("strategy", ""), str(record.get("strategy")))
@@ -121,7 +122,7 @@ def compacted_line(event: Compacted) -> str:
 
 def archive_path(session_path: str, archive: str) -> str:
     """Where an archived generation lies, from the path of its session."""
-    return os.path.join(session_path.removesuffix(".jsonl") + ".archive", f"{archive}.jsonl")
+    return os.path.join(beside(session_path, "archive"), f"{archive}.jsonl")
 
 
 def folded_messages(event: Compacted) -> int:
@@ -145,16 +146,20 @@ def not_compacted_line(event: NotCompacted) -> str:
             "failed": "compaction failed, history kept",
         }.get(event.why, event.why)
         + (f": {event.text}" if event.text else "")
-        + spent(event)
+        + cost_of_attempt(event)
     )
 
 
-def spent(event: NotCompacted) -> str:
+def cost_of_attempt(event: NotCompacted) -> str:
     """What asking in vain took."""
     if event.usage is None:
         return ""
     cost = "" if event.cost is None else f", ${event.cost:.4f}"
-    return f" · it took {number(event.usage.prompt)} tokens in, {number(event.usage.completion)} out{cost}"
+    return f" · the attempt used {number(event.usage.prompt)} tokens in, {number(event.usage.completion)} out{cost}"
+
+
+def waiting_line(event: Waiting) -> str:
+    return f"waiting {event.seconds:.1f} s before retry {event.attempt} of {event.attempts}: {event.reason}"
 
 
 def last_line(event: TurnFinished) -> str:
@@ -364,7 +369,7 @@ class Text:
         self._await_model()
 
     def _waiting(self, event: Waiting) -> None:
-        text = f"waiting {event.seconds:.1f} s, then try {event.attempt} of {event.attempts}: {event.reason}"
+        text = waiting_line(event)
         if self.colour and self.err_terminal and not self.quiet:
             self._clear()
             self._end_answer()
@@ -377,7 +382,7 @@ class Text:
     def _notice(self, event: Notice) -> None:
         if event.code in NEVER_QUIET and self.quiet:
             self._raw(f"agent: {event.text}", _YELLOW)
-        self.line(f"{event.level}: {event.text}", {"warning": _YELLOW, "error": _RED}.get(event.level, _DIM))
+        self.line(f"{event.level}: {event.text}", _YELLOW if event.level == "warning" else _DIM)
 
     _HANDLERS: ClassVar[dict[type, Any]] = {
         SessionOpened: _opened,

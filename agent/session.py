@@ -23,8 +23,8 @@ later version is read, never written. Types and keys that a version does not kno
 GENERATIONS. A rewrite (compaction, prune, undo, redo, rename, repair) makes a new file and keeps the whole old one as
 `<id>.archive/NNNN.jsonl`, never touched again. `meta.counts` says what had been used up when a generation began, so
 opening reads one file however long the life; `meta.archived` holds the SHA-256 of the file before, so the generations
-are a chain in which no byte can change unseen. `request.k` counts task requests from 1 over the life: K was made from
-the entries before the answer that carries it, in the last generation whose `counts.requests` is below K (or its repair).
+are a chain in which no byte can change unseen. `request.k` numbers the task requests of the life from 1. Request K was made
+of what stands before the answer that carries K, in the newest generation whose `counts.requests` is below K (or its repair).
 
 WRITING. Append: one write with the newline, then fsync; an error cuts the file back. Rewrite: temporary file, fsync;
 link the old file into the archive (copy where links are refused), fsync that directory; replace; fsync the directory.
@@ -114,15 +114,15 @@ class Session:
         with storing(f"create a session in {store}"):
             make_directory(disk, store)
         session._lock = Lock(beside(path, "lock"))
+        session.notices += session._lock.notices
         try:
             with storing(f"create a session in {store}"):
                 session._writer = Writer.new(path, encode(session.meta), disk)
         except StorageError as error:
             session.close()
-            if isinstance(error.__cause__, FileExistsError):
-                hint = f"Continue it with: agent -c {session.id}"
-                raise SessionError(f"session {session.id} exists already", hint) from None
-            raise
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            raise SessionError(f"session {session.id} exists already", f"Continue it: agent -c {session.id}") from None
         return session
 
     @classmethod
@@ -138,6 +138,7 @@ class Session:
             if not os.path.lexists(session.path):  # removed while we waited: so is its lock
                 forget(disk, beside(session.path, "lock"))
             existing(store, id)
+            session.notices += session._lock.notices
             session._load(damaged)
         except BaseException:
             session.close()
@@ -156,7 +157,7 @@ class Session:
         session._adopt(loaded)
         session.notices += [f"line {line} cannot be read: {why}" for line, why in loaded.bad]
         if loaded.tail:
-            session.notices.append(f"the last {len(loaded.tail)} bytes are no complete record and were left out")
+            session.notices.append(f"the last {len(loaded.tail)} bytes are not a complete record and were skipped")
         return session
 
     @classmethod
@@ -202,8 +203,8 @@ class Session:
             yield "current", self.meta, self.entries
 
     def originals(self) -> Iterator[Entry]:
-        """Every message entry of the session's life, in order of `n`, once each (a line that was copied by hand and says
-        something else, too), as it was before any shortening. A number is new in one generation, above all before.
+        """Every message entry of the session's life, in order of `n`, as it was before any shortening. A line that was
+        copied by hand, with the same `n` and other text, comes as well. A number is new in one generation only.
         """
         top = -1
         fresh: dict[int, list[Entry]] = {}

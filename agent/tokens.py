@@ -20,9 +20,9 @@ from operator import mul
 from typing import Any, NamedTuple
 
 from agent.errors import UsageError
+from agent.log.entries import Entry, failed_prompts
 from agent.messages import Message, Schema, text_of, tool_calls, usage_from_json
 
-Entry = dict[str, Any]
 Measure = Callable[[str], int]
 
 MESSAGE_OVERHEAD = 4
@@ -172,20 +172,8 @@ class Size(NamedTuple):
 
 def standing(entries: Sequence[Entry]) -> list[Entry]:
     """The message entries that reach the model: without the prompts of turns that failed before any answer."""
-    if not any(entry.get("type") == "failed" for entry in entries):
-        return [entry for entry in entries if entry.get("type") == "message"]
-    answered, left_out = 0, set()
-    for entry in entries:
-        if entry.get("type") == "failed" and isinstance(n := entry.get("prompt"), int) and n > answered:
-            left_out.add(n)
-        elif entry.get("type") == "message" and _answers(entry):
-            answered = max(answered, entry.get("n") or 0)
+    left_out = failed_prompts(entries)
     return [e for e in entries if e.get("type") == "message" and e.get("n") not in left_out]
-
-
-def _answers(entry: Entry) -> bool:
-    """Whether a message is a model's answer: a summary is none, whatever its role."""
-    return entry.get("message", {}).get("role") == "assistant" and not entry.get("summary")
 
 
 def same_model(answered: Any, asked: str) -> bool:
@@ -223,7 +211,7 @@ def calibration(meta: Entry, entries: Sequence[Entry], model: str, tools: Sequen
 def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema]) -> float:
     usage = usage_from_json(answer["usage"])
     estimated = estimate_messages((e["message"] for e in before), tools)
-    return _bounded(usage.prompt / max(1, estimated) if usage else 1.0)
+    return bounded(usage.prompt / max(1, estimated) if usage else 1.0)
 
 
 def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Sequence[Schema]) -> float:
@@ -237,7 +225,7 @@ def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Seque
         said = [e["message"] for e in live[before[0] : at]]
         between = estimate_messages(said)
         if between >= LEAST_SAMPLE and _text_only(said) and two.prompt > one.prompt:
-            return _bounded((two.prompt - one.prompt) / between)
+            return bounded((two.prompt - one.prompt) / between)
     if not _text_only(e["message"] for e in live[:at]):
         return 1.0  # what a server counts for an image is its own affair
     whole = _ratio(live[:at], answer, tools)
@@ -253,11 +241,11 @@ def _remembered_ratio(entries: Sequence[Entry], model: str) -> float:
     for entry in reversed(entries):
         guard = entry.get("guard") if entry.get("type") == "compaction" else None
         if isinstance(guard, dict) and isinstance(guard.get("ratio"), int | float):
-            return _bounded(guard["ratio"]) if same_model(guard.get("model"), model) else 1.0
+            return bounded(guard["ratio"]) if same_model(guard.get("model"), model) else 1.0
     return 1.0
 
 
-def _bounded(ratio: float) -> float:
+def bounded(ratio: float) -> float:
     return float(min(max(ratio, RATIO_BOUNDS[0]), RATIO_BOUNDS[1]))
 
 

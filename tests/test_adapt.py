@@ -104,7 +104,7 @@ def test_changes_come_to_an_end(words: list[str], kind: str) -> None:
 
 PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
 SEEN = {"messages": [PICTURE, {"role": "assistant", "content": "a dot"}, {"role": "user", "content": "and?"}]}
-TOLD = "images of earlier prompts are told, not shown"
+TOLD = "images of earlier prompts are replaced by a note"
 IMAGES: list[tuple[int, Any, bool]] = [
     # status, what is said, whether it is of all images
     (400, "This model does not support image input", True),

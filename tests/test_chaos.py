@@ -103,7 +103,7 @@ def run_schedule(seed: int, place: Path) -> tuple[int, bool, Pen]:
         turn = Turn(session, asked.client, box, compactor, asked.events.append, max_steps=4)
         try:
             turn.run("write it down")
-            done = turn.tidy()
+            done = turn.compact_after()
         except AgentError as error:
             code = int(error.exit_code)
         else:

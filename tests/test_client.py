@@ -362,7 +362,7 @@ def test_what_is_changed_for_one_run_is_not_remembered_with_what_lasts() -> None
         assert asked.client.dialect == Dialect(images=False, drop=("stream_options",))
         assert asking(server, memory=memory).client.dialect == Dialect(drop=("stream_options",))
     assert [e.text for e in asked.events if isinstance(e, Notice)] == [
-        "the server refused the request; from now on: images of earlier prompts are told, not shown (in this run)",
+        "the server refused the request; from now on: images of earlier prompts are replaced by a note (in this run)",
         "the server refused the request; from now on: stream_options is left out",
     ]
 

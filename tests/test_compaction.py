@@ -296,8 +296,8 @@ def test_a_prompt_with_no_room_for_an_answer_is_cut_to_the_trigger() -> None:
     (notice,) = [e for e in made.events if isinstance(e, Notice)]
     assert (notice.code, notice.text) == (
         "prompt_cut",
-        f"a window of 8000 tokens has no room for the middle of the prompt: of its {len(prompt):,} characters head and "
-        "tail are shown to the model",
+        f"a window of 8000 tokens has no room for the middle of the prompt ({len(prompt):,} characters): the model sees "
+        "only its beginning and end",
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import OPTIONS, Settings, load_settings, merge
+from agent.config import SETTINGS, Settings, load_settings, merge
 from agent.errors import ConfigError, UsageError
 from agent.values import parse_compact_at, parse_tokens
 
@@ -157,6 +157,6 @@ def test_the_table_of_a_model_counts_where_it_is_the_one_that_is_taken(home: Pat
 def test_every_option_is_a_field() -> None:
     """The table and the record name the same settings."""
     fields = set(Settings._fields) - {"aliases", "tables", "origin", "overrides"}
-    assert fields == {option.name for option in OPTIONS}
+    assert fields == {option.name for option in SETTINGS}
     defaults = Settings()
-    assert {option.name: option.default for option in OPTIONS} == {name: getattr(defaults, name) for name in fields}
+    assert {option.name: option.default for option in SETTINGS} == {name: getattr(defaults, name) for name in fields}

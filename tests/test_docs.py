@@ -345,9 +345,9 @@ def test_the_exit_codes_in_readme_and_help_agree() -> None:
 
 def test_the_table_of_compaction_settings_is_true() -> None:
     """Each is a setting, with the default that is shown where the default is a word or a number."""
-    from agent.config import OPTIONS, merge
+    from agent.config import SETTINGS, merge
 
-    options = {option.name: option for option in OPTIONS}
+    options = {option.name: option for option in SETTINGS}
     section = (ROOT / "README.md").read_text().split("## Compaction")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", section, re.MULTILINE)
     named = {name for name in options if name.startswith(("summary_", "compact_"))}

@@ -80,7 +80,7 @@ class Life:
         gate = Gate(self.session, model, self.limits, box.schemas(), self.events.append)
         turn = Turn(self.session, model, box, gate, self.events.append)
         turn.run(prompt)
-        finished = turn.tidy()
+        finished = turn.compact_after()
         self.limits = gate.limits
         return finished.answer
 

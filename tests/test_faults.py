@@ -145,7 +145,7 @@ def test_a_refused_redirect_names_the_address() -> None:
     with ScriptedServer([moved]) as server, pytest.raises(APIError) as caught:
         asking(server).ask()
     assert (caught.value.text, caught.value.kind) == (
-        "The server sends us elsewhere: https://elsewhere/v1",
+        "The server redirects to https://elsewhere/v1",
         "not_found",
     )
 

@@ -45,13 +45,13 @@ def session_of(characters: int, prompt_tokens: int | None = None) -> Session:
 )
 def test_it_opens_near_the_trigger(characters: int, reported: int | None, opens: bool) -> None:
     gate = Gate(session_of(characters, reported), Named(), LIMITS, (), lambda event: None)  # type: ignore[arg-type]
-    assert gate._close() is opens
+    assert gate._near_trigger() is opens
 
 
 def test_without_a_trigger_only_the_window_counts() -> None:
     limits = limits_for(10_000, "flag", compact_at="off")
     gate = Gate(session_of(40_000), Named(), limits, (), lambda event: None)  # type: ignore[arg-type]
-    assert (gate._close(), gate.make_room(), gate.after_turn()) == (True, False, False)
+    assert (gate._near_trigger(), gate.make_room(), gate.after_turn()) == (True, False, False)
 
 
 def test_a_turn_with_room_loads_no_compaction() -> None:

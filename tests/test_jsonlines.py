@@ -73,15 +73,12 @@ def test_the_result_has_what_a_script_needs() -> None:
     assert result["context"] == {"used": 1130, "window": 700, "compactions": 1}
 
 
-STEPS = LimitError("Stopped after 3 steps")
-STEPS.kind = "max_steps"
-
-
 @pytest.mark.parametrize(
     ("error", "subtype", "code", "retryable"),
     [
         (TemporaryError("busy", status=503), "error_during_execution", 75, True),
-        (STEPS, "error_max_turns", 6, False),
+        (LimitError("Stopped after 3 steps", kind="max_steps"), "error_max_turns", 6, False),
+        (LimitError("3 answers in a row were cut off", kind="cut_answers"), "error_during_execution", 6, False),
         (LimitError("The context cannot be made to fit"), "error_context_overflow", 6, False),
         (Interrupted("Terminated", 143), "interrupted", 143, False),
     ],

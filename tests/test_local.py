@@ -75,7 +75,7 @@ def test_a_compaction_by_hand_does_without_the_toy_s_summary(agent: Runner, home
     done = agent("-c", "harbour", "/compact", OPENAI_API_KEY="x")
     told = [line.split(":")[0] for line in done.err.splitlines()]
     assert (done.code, done.out, told) == (0, "", ["session", "info", "compacting", "compacted"]), done
-    toy = "info: this session was begun with the built-in toy and goes on with it; for a real one: -m openai/gpt-5-mini"
+    toy = "info: this session uses the built-in toy model; for a real one: -m openai/gpt-5-mini"
     assert done.err.splitlines()[1] == toy
     assert re.search(r"\ncompacted: \d+ messages cut, no summary \(.+\) · ", done.err)
     assert [entry["type"] for entry in Session.read(store, "harbour").entries][:2] == ["compaction", "message"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from agent.errors import SessionBusy, StorageError
 from agent.log.lock import Lock
+from agent.session import Session
 
 
 @pytest.fixture
@@ -23,6 +26,21 @@ def test_a_held_lock_names_its_holder(path: str) -> None:
         Lock(path)
     held.release()
     assert Path(path).read_text() == f"{os.getpid()}\n"
+
+
+def test_a_file_system_that_cannot_lock_is_told_of(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session opens, with a notice for whoever runs it."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    told = "this file system cannot lock files: do not run two turns of one session at once"
+    store = os.path.dirname(path)
+    with Session.create(store, {"cwd": store}, id="b") as made:
+        assert made.notices == [told]
+    with Session.open(store, "b") as opened:
+        assert opened.notices == [told]
 
 
 def test_release_frees_it_and_may_be_called_twice(path: str) -> None:

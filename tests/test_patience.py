@@ -101,7 +101,7 @@ def test_a_run_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         "tool: bash ls",
         "tool: bash done in 0.5 s",
         "compacting: near the window; 7 messages, 1,105 tokens of 8,192 ...",
-        "compacted: old tool results became stubs · 7 → 7 messages · 9 → about 4 tokens · 0.0 s · originals: "
+        "compacted: old tool results replaced by stubs · 7 → 7 messages · 9 → about 4 tokens · 0.0 s · originals: "
         "not kept (--no-session)",
         "1 step · last input 9 tokens, 1 out · finish_reason=stop",
         "",

@@ -55,7 +55,7 @@ REFUSED: list[tuple[str | None, dict[str, str], str]] = [
     (None, {"OPENAI_BASE_URL": BASE}, "No model is named for this server"),
     ("m", {"OPENAI_BASE_URL": "http://[::1"}, "The base URL is not valid: Invalid IPv6 URL"),
     ("m", {"OPENAI_BASE_URL": "ftp://x"}, "The base URL is not valid"),
-    ("gpt-5", {"OPENAI_API_KEY": "sk-“quoted”"}, "OPENAI_API_KEY holds characters that no key has"),
+    ("gpt-5", {"OPENAI_API_KEY": "sk-“quoted”"}, "OPENAI_API_KEY contains characters that cannot be in an API key"),
 ]
 
 

@@ -83,9 +83,9 @@ def test_a_whole_run() -> None:
         "compacted: 4 messages → 1 summary · 7 → 4 messages · 1,105 → about 420 tokens · 0.8 s"
         " · originals: s.archive/0001.jsonl",
         "nothing to compact",
-        "no summary produced, history kept: it was empty · it took 5,000 tokens in, 60 out, $0.0125",
+        "no summary produced, history kept: it was empty · the attempt used 5,000 tokens in, 60 out, $0.0125",
         "compaction failed, history kept: the disk is full",
-        "waiting 3.0 s, then try 2 of 5: rate limit",
+        "waiting 3.0 s before retry 2 of 5: rate limit",
         "warning: careful",
         "1 step · last input 1,130 tokens (896 cached), 45 out · finish_reason=stop"
         " · continue: agent -c 20260101-000000-0123abcd",

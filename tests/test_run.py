@@ -409,8 +409,12 @@ def test_the_step_limit_is_resumable(agent: Runner, home: Path) -> None:
         stopped = agent("--max-steps", "3", "work", **at(server))
         log = only_log(home)
         assert (stopped.code, len(server.requests)) == (6, 3)
-        assert f'agent -c {log.stem} "go on"' in stopped.err
+        assert stopped.err.endswith(
+            f'Stopped after 3 steps (--max-steps 3). Everything is saved. Continue: agent -c {log.stem} "go on"\n'
+        )
         assert agent("-q", "-c", log.stem, "go on", **at(server)).out == "finished\n"
+        unsaved = agent("--max-steps", "1", "--no-session", "work", **at(server))
+        assert (unsaved.code, unsaved.err.splitlines()[-1]) == (6, "agent: Stopped after 1 step (--max-steps 1)")
     assert server.violations == []
 
 
@@ -764,7 +768,7 @@ def test_a_finished_turn_stays_finished(home: Path, tmp_path: Path, stopped_by: 
         out, err = run.communicate(timeout=20)
     assert (tmp_path / "out").read_text() == out.decode() == "A " * 400 + "\n"
     if stopped_by != signal.SIGKILL:
-        assert (run.returncode, "the compaction after the answer was stopped" in err.decode()) == (0, True)
+        assert (run.returncode, "the compaction after the answer was interrupted" in err.decode()) == (0, True)
     assert shape(only_log(home))[-1].startswith("assistant: A A")
 
 
@@ -791,7 +795,7 @@ def test_an_image_that_another_model_saw_is_told_to_one_that_sees_none(
         on = agent("--last", "go on", "-m", "other", **at(server))
         again = agent("--last", "-f", "a.png", "and this?", "-m", "other", **at(server))
     assert (on.code, on.out) == (0, "fine\n")
-    assert "from now on: images of earlier prompts are told, not shown" in on.err
+    assert "from now on: images of earlier prompts are replaced by a note" in on.err
     assert server.requests[1]["messages"][1]["content"].endswith("[an image that this model cannot be shown]")
     assert (again.code, "Leave it out" in again.err) == (1, True)
     assert agent("sessions", "replay", only_log(home).stem, "--check").code == 0
@@ -835,7 +839,7 @@ def test_a_key_that_is_set_and_not_used_is_said(agent: Runner, home: Path, model
     assert (toy.code, "warning: GROQ_API_KEY is set, but no model is named: -m groq/NAME" in toy.err) == (0, True)
     with ScriptedServer([text("one")]) as server:
         done = agent("-m", "groq/llama", "hi", **at(server, GROQ_API_KEY="x"))
-    told = f"info: groq/llama is asked of OPENAI_BASE_URL ({server.url}); to ask groq itself, unset that"
+    told = f"info: groq/llama is sent to OPENAI_BASE_URL ({server.url}); unset that to use groq directly"
     assert (done.code, told in done.err) == (0, True)
 
 

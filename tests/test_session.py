@@ -94,7 +94,7 @@ def test_a_line_put_in_by_hand_hides_none(store: str) -> None:
     lines.insert(2, b'{"type":"message","message":{"role":"user","content":"by hand"}}\n')
     Path(session.path).write_bytes(b"".join(lines))
     with Session.open(store, session.id) as session:
-        assert session.notices == ["entries without a number, which are numbered here: 1"]
+        assert session.notices == ["1 entry had no number and got one"]
         assert texts(session) == ["one", "by hand", "two", "three"]
         session.rewrite(session.entries[2:])
         session.append({"type": "message", "message": {"role": "user", "content": "four"}})

@@ -584,7 +584,7 @@ def test_an_answer_that_ends_with_a_call_and_has_none_is_remarked_on() -> None:
         for _ in range(3):
             asked.ask(tools=BASH)
     said = [e.text for e in asked.events if isinstance(e, Notice)]
-    assert said == ["scripted ended as if it called a tool, and no call came; nothing is run"] * 2
+    assert said == ["scripted stopped as if to call a tool but sent no call; nothing was run"] * 2
 
 
 def test_a_fence_that_is_the_whole_answer_is_a_call_in_text() -> None:

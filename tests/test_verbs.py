@@ -172,9 +172,7 @@ def test_undo_and_redo(store: str, sessions) -> None:  # type: ignore[no-untyped
     """And a second undo of one compaction is exit 4."""
     done = sessions("undo", ID)
     assert (done.code, done.out) == (0, "")
-    assert done.err == (
-        f"agent: the compaction is undone: 5 -> 6 messages; the other way: agent sessions undo {ID} --redo\n"
-    )
+    assert done.err == (f"agent: compaction undone: 5 -> 6 messages; to redo it: agent sessions undo {ID} --redo\n")
     assert (*sessions("undo", ID),) == (4, "", f"agent: session {ID} has no compaction to undo\n")
     back = sessions("undo", ID, "--redo", "--json").json
     assert (back["undid"], back["redo"], back["messages"]) == (9, True, {"before": 6, "after": 5})
@@ -189,11 +187,11 @@ def test_undo_says_that_what_it_restores_was_altered(store: str, sessions, here)
     assert (*here("doctor", ID),) == (0, log + as_archived, "")
     whole = (archive / "0001.jsonl").read_bytes()
     (archive / "0001.jsonl").write_bytes(whole.replace(b"re: one", b"re: One"))
-    altered = "archive: 0001 is not the file that was archived"
+    altered = "archive: 0001 has changed since it was archived"
     assert (*here("doctor", ID),) == (1, f"{log}failed   {altered}{step}", "")
     assert (*sessions("undo", ID),) == (0, "", (
-        f"agent: the compaction is undone: 5 -> 6 messages; the other way: agent sessions undo {ID} --redo\n"
-        "agent: warning: archive 0001 is not the file that was archived: what was restored may not be what was said; "
+        f"agent: compaction undone: 5 -> 6 messages; to redo it: agent sessions undo {ID} --redo\n"
+        "agent: warning: archive 0001 has changed since it was archived: what was restored may not be what was said; "
         f"see agent sessions replay {ID} --check\n"
     ))  # fmt: skip
     assert "re: One" in sessions("show", ID).out
@@ -250,11 +248,11 @@ def test_replay_and_its_proof(store: str, sessions) -> None:  # type: ignore[no-
     archived.write_bytes(archived.read_bytes().replace(b"re: one", b"re: One"))
     checked = sessions("replay", ID, "--check", "--json")
     assert (checked.code, checked.json["ok"]) == (1, False)
-    assert checked.json["problems"][0] == "archive 0001 is not the file that was archived"
+    assert checked.json["problems"][0] == "archive 0001 has changed since it was archived"
     assert checked.json["problems"][1].startswith("request 2 (0001): ")
     assert sessions("replay", ID, "--request", "1").err == ""
     assert sessions("replay", ID, "--request", "2").err == (
-        f"agent: request 2 was sent otherwise: this is what can be read of it; agent sessions replay {ID} --check\n"
+        f"agent: request 2 cannot be reproduced exactly: its digest differs from what was sent; see: agent sessions replay {ID} --check\n"
     )
 
 

@@ -115,7 +115,7 @@ def _typed(word: str) -> str:
         return word
 
 
-def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | None:
+def check(ask: Ask, message: Message, id: str | None) -> Shape | None:
     """What can be wrong with an ask before anything is opened or paid for; the answer's shape. Raises: UsageError."""
     if ask.output:
         outfile.check(ask.output)
@@ -126,7 +126,7 @@ def check(ask: Ask, message: Message, store: str, id: str | None) -> Shape | Non
     if ask.name is not None and ask.no_session:
         raise UsageError("--no-session leaves nothing that could have a name", "Leave out -n, or --no-session")
     if not id and is_compact_command(message):
-        raise UsageError("/compact compacts a session that is there", "Say which: agent -c ID /compact")
+        raise UsageError("/compact needs an existing session", "Say which: agent -c ID /compact")
     if not id and ask.fork:
         raise UsageError("--fork continues a session in a copy", "Say which: agent -c ID --fork")
     if not ask.schema:

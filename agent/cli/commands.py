@@ -12,10 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agent.cli.options import COMMANDS, RESERVED, VERBS
-from agent.cli.options import OPTIONS as OPTION_TABLE
+from agent.cli.options import COMMANDS, OPTIONS, RESERVED, VERBS
 from agent.cli.verbs import Id, Json, Store, Wait, find
-from agent.config import OPTIONS, Settings, config_path, find_project_file, load_settings
+from agent.config import SETTINGS, Settings, config_path, find_project_file, load_settings
 from agent.errors import ConfigError, UsageError
 from agent.views.printing import note, out, out_json
 
@@ -145,7 +144,7 @@ def config_rows(settings: Settings) -> Iterable[dict[str, Any]]:
     """Every setting: its value, where it came from, and what would set it. A password in an address is not shown."""
     from agent.redact import redact
 
-    for option in OPTIONS:
+    for option in SETTINGS:
         value = getattr(settings, option.name)
         value = redact(value) if isinstance(value, str) else value
         yield {
@@ -181,14 +180,14 @@ def config(
 
 
 def doctor(
-    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="check one session and mend it")] = None,
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="check one session and repair it")] = None,
     model: ModelFlag = None,
     json: Json = False,
     offline: Annotated[bool, typer.Option("--offline", help="ask the server nothing")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="with ID: only say what is wrong")] = False,
     session_dir: Store = None,
 ) -> None:
-    """What is configured, and whether it works; with ID, what is wrong with a session, which is then mended."""
+    """What is configured, and whether it works; with ID, what is wrong with a session, which is then repaired."""
     from agent.cli.examine import examine, examine_session
 
     if id:
@@ -240,9 +239,7 @@ def completions(words: list[str]) -> list[tuple[str, str]]:
     def options() -> Iterable[tuple[str, str]]:
         if words[0] in COMMANDS:
             return options_of(words[: 2 if words[0] == "sessions" else 1])
-        return [
-            (flag, row.text) for rows in OPTION_TABLE.values() for row in rows if not row.hidden for flag in row.flags
-        ]
+        return [(flag, row.text) for rows in OPTIONS.values() for row in rows if not row.hidden for flag in row.flags]
 
     names = (provider.name for provider in TABLE)
     return candidates(

@@ -32,7 +32,7 @@ from agent.tools import (
     instructions,
     seen_before,
 )
-from agent.tools.memory import Recall
+from agent.tools.recall import Recall
 from agent.wire import Dialect, providers, windows
 from agent.wire.memory import Memory, default_path
 from agent.wire.providers import Target
@@ -293,7 +293,7 @@ def find_target(spec: str | None, settings: Settings, environ: Mapping[str, str]
     name = settings.aliases.get(spec, spec) if spec else None
     if name == local.MODEL_NAME or (name and local.is_gguf(name)):
         return name
-    stated = None if settings.origin.get("base_url") == "OPENAI_BASE_URL" else settings.base_url
+    stated = settings.stated_base_url
     try:
         return providers.resolve(spec, environ, settings.aliases, base_url=stated)
     except ConfigError as error:

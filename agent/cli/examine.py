@@ -137,11 +137,11 @@ def examine_session(store: str, id: str, *, dry_run: bool) -> Iterator[Check]:
             yield Check(id, "failed", error.text, error.hint)
             return
     elif dry_run:
-        yield Check(id, "failed", f"bad lines: {len(found)}", f"To mend it: agent doctor {id}")
+        yield Check(id, "failed", f"bad lines: {len(found)}", f"To repair it: agent doctor {id}")
     else:
         done = mend.repair(store, id)
         kept = f"; bad lines are kept in {done.quarantine}" if done.quarantine else ""
-        yield Check(id, "ok", f"mended; the damaged file is {done.archive}{kept}")
+        yield Check(id, "ok", f"repaired; the damaged file is kept as {done.archive}{kept}")
     yield from _archives(store, id)
 
 

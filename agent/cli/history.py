@@ -45,9 +45,9 @@ def undo(
         out_json({"id": found, **outcome})
     else:
         counts = outcome["messages"]
-        word = "the undo is taken back" if back else "the compaction is undone"
-        other = f"agent sessions undo {found}{'' if back else ' --redo'}"
-        note(f"{word}: {counts['before']} -> {counts['after']} messages; the other way: {other}")
+        word, other = ("undo reversed", "to undo again") if back else ("compaction undone", "to redo it")
+        way = f"agent sessions undo {found}{'' if back else ' --redo'}"
+        note(f"{word}: {counts['before']} -> {counts['after']} messages; {other}: {way}")
     for problem in outcome["problems"] if not json else []:
         note(
             f"warning: {problem}: what was restored may not be what was said; see agent sessions replay {found} --check"
@@ -92,7 +92,7 @@ def replay(
         messages = seen.messages
         if seen.differs:
             proof = f"agent sessions replay {session.id} --check"
-            note(f"request {request} was sent otherwise: this is what can be read of it; {proof}")
+            note(f"request {request} cannot be reproduced exactly: its digest differs from what was sent; see: {proof}")
     else:
         messages = archive.seen_now(session)
     if json:

@@ -48,7 +48,7 @@ def introduce(session: Session, settings: Settings, gear: Equipment, ask: Ask, e
 def _remarks(session: Session, settings: Settings, gear: Equipment) -> Iterator[Notice]:
     """What may be said of any run."""
     if gear.builtin and settings.origin.get("model") == "session" and (way := _real_model(settings, gear)):
-        yield Notice("info", "toy_model", f"this session was begun with the built-in toy and goes on with it; {way}")
+        yield Notice("info", "toy_model", f"this session uses the built-in toy model; {way}")
     for text in session.notices:
         yield Notice("warning", "repaired", text)
     for text in settings.overrides:
@@ -57,7 +57,7 @@ def _remarks(session: Session, settings: Settings, gear: Equipment) -> Iterator[
         yield Notice("warning", "wide_root", risk)
     idle = ", ".join(f"--{name}" for name in _OF_TOOLS if settings.origin.get(name) == "flag")
     if idle and not gear.client.takes_tools:
-        yield Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {idle} says nothing here")
+        yield Notice("warning", "no_tools", f"{gear.client.name} is offered no tools: {idle} has no effect")
 
 
 def _of_beginning(settings: Settings, gear: Equipment) -> Iterator[Notice]:
@@ -76,7 +76,7 @@ def _of_resuming(session: Session, settings: Settings, gear: Equipment) -> Itera
     if settings.origin.get("system") == "flag":
         first = text_of(session.view()[0]) if session.view() else ""
         if not first.startswith(settings.system or ""):
-            text = "the system prompt stays as the session began with it: -s is for new ones"
+            text = "-s has no effect here: a session keeps the system prompt it started with"
             yield Notice("warning", "system_frozen", text)
 
 
@@ -93,9 +93,8 @@ def _wide_root(gear: Equipment) -> str:
 
 def _real_model(settings: Settings, gear: Equipment) -> str:
     """What to type for a real model in place of the toy, where a key or a server has been set; else ""."""
-    stated = None if settings.origin.get("base_url") == "OPENAI_BASE_URL" else settings.base_url
     try:
-        target = resolve(None, gear.environ, settings.aliases, base_url=stated)
+        target = resolve(None, gear.environ, settings.aliases, base_url=settings.stated_base_url)
     except ConfigError as error:
         named = "for a real one: -m NAME" if error.kind == "no_model" else ""
         return named or unused_key(None, gear.client.target, gear.environ)

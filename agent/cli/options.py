@@ -72,7 +72,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         Row("file", ("-f", "--file"), "PATH", "attach a text file or image; - is stdin", many=True),
         Row("cd", ("-C", "--cd"), "DIR", "run as if started there"),
         Row("no_stdin", ("--no-stdin",), "", "never look at standard input"),
-        Row("no_input", ("--no-input",), "", "never ask; a question is a denial"),
+        Row("no_input", ("--no-input",), "", "never ask; deny what would be asked"),
     ),
     "Output": (
         Row("output", ("-o", "--output"), "FILE", "also write the answer there, atomically"),
@@ -86,7 +86,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
         Row("color", ("--color",), "WHEN", "auto, always or never"),
     ),
     "Tools": (
-        Row("tools", ("--tools",), "LIST", "offer only these, with commas between"),
+        Row("tools", ("--tools",), "LIST", "offer only these, comma-separated"),
         Row("no_tools", ("--no-tools",), "", "offer none"),
         Row("allow", ("--allow",), "RULE", "allow calls: 'bash(git *)', write_file, net", many=True),
         Row("deny", ("--deny",), "RULE", "deny calls; deny wins", many=True),
@@ -98,7 +98,7 @@ OPTIONS: dict[str, tuple[Row, ...]] = {
     "Limits": (
         Row("max_steps", ("--max-steps",), "N", "model calls in one turn (100)"),
         Row("timeout", ("--timeout",), "SEC", "seconds for the whole run"),
-        Row("version", ("-V", "--version"), "", "product, version and place"),
+        Row("version", ("-V", "--version"), "", "version and install path"),
         Row("printed", ("-p", "--print"), "", "accepted and ignored, for habit", hidden=True),
     ),
 }

@@ -21,7 +21,6 @@ from agent.cli.opening import introduce
 from agent.config import Settings, load_settings
 from agent.errors import (
     AgentError,
-    AuthError,
     ConfigError,
     DeniedError,
     Exit,
@@ -48,7 +47,7 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
     """Do what was asked and show it; the exit code. Never raises an AgentError."""
     out, err = Output(1), Output(2)
     screen = make_screen(ask, environ, out, err)
-    live = Live()
+    live = RunState()
     error: AgentError | None = None
     with stopping():
         try:
@@ -60,15 +59,19 @@ def run(ask: Ask, environ: Mapping[str, str]) -> int:
         finally:
             live.close()
     turn = live.finished or (live.turn.summary() if live.turn else None)
-    if isinstance(error, TemporaryError) and turn and turn.steps and live.saved:
-        error.hint = f'What had come is saved. Continue: {screen.resume} -c {turn.id} "go on". {error.hint}'
+    if error and turn and turn.steps and live.saved:
+        go_on = f'{screen.resume} -c {turn.id} "go on"'
+        if isinstance(error, TemporaryError):
+            error.hint = f"What had come is saved. Continue: {go_on}. {error.hint}"
+        elif error.kind in ("max_steps", "cut_answers"):
+            error.hint = ". ".join(filter(None, (error.hint, f"Everything is saved. Continue: {go_on}")))
     error = error or _afterthought(ask, turn, live, out)
     code = error.exit_code if error else Exit.DONE
     screen.finish(turn, error, code)
     return int(code)
 
 
-class Live:
+class RunState:
     """What a run holds open, so that its end can close it wherever it failed."""
 
     session: Session | None = None
@@ -109,7 +112,7 @@ def wants_colour(word: str, environ: Mapping[str, str], terminal: bool) -> bool:
     return bool(environ.get("FORCE_COLOR") or environ.get("CLICOLOR_FORCE")) or terminal
 
 
-def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: Live) -> None:
+def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: RunState) -> None:
     """Everything that may fail freely."""
     if ask.cd:
         _change_directory(ask.cd)
@@ -121,7 +124,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     id = library.resolve(store, ask.resumes, cwd) if ask.resumes is not None else None
     wait = _wait(ask)
     message = read_prompt(ask, screen.emit)
-    shape = check(ask, message, store, id)
+    shape = check(ask, message, id)
     screen.resume = way_on(store, cwd, ask, live.settings)
     if id:
         live.session = asked.go_on(store, id, str(ask.name)) if again else _open(ask, store, id, wait, screen.emit)
@@ -144,7 +147,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
         _answer(ask, live, live.turn, message, shape)
 
 
-def _settle(ask: Ask, environ: Mapping[str, str], cwd: str, screen: Text | JsonLines, live: Live) -> dict[str, Any]:
+def _settle(ask: Ask, environ: Mapping[str, str], cwd: str, screen: Text | JsonLines, live: RunState) -> dict[str, Any]:
     """The run's settings, its colour and its time limit; the flags that they were read from."""
     flags = dict(ask.flags)
     settings = live.settings = load_settings(flags, environ, cwd)
@@ -169,22 +172,22 @@ def _store(ask: Ask, environ: Mapping[str, str], cwd: str, settings: Settings) -
 
 
 def _equipped(
-    ask: Ask, environ: Mapping[str, str], cwd: str, store: str, screen: Text | JsonLines, live: Live
+    ask: Ask, environ: Mapping[str, str], cwd: str, store: str, screen: Text | JsonLines, live: RunState
 ) -> Equipment:
-    """Model, tools and limits. Raises: ConfigError and AuthError, which name the model that a session was begun with."""
+    """Model, tools and limits. Raises: ConfigError, which names the model that a session was begun with."""
     ask_user = asker(not ask.no_input and ask.format == "text", Output(2))
     try:
         return equip(
             live.settings, environ, cwd, store, screen.emit, quiet=ask.quiet, debug=_debugger(ask), ask=ask_user
         )
-    except (ConfigError, AuthError) as error:
+    except ConfigError as error:
         if live.session and live.settings.origin.get("model") == "session":
             begun = f"Session {live.session.id} was begun with {live.settings.model}"
             error.hint = f"{begun}: go on with it, or with another (-m). {error.hint}"
         raise
 
 
-def _answer(ask: Ask, live: Live, turn: Turn, message: Message, shape: Shape | None) -> None:
+def _answer(ask: Ask, live: RunState, turn: Turn, message: Message, shape: Shape | None) -> None:
     """The answer, in the file of -o too, before anything else can go wrong; then room for the next turn.
 
     Raises: as `Turn.run`, and as `Shape.check`: such an answer is not put into the file.
@@ -198,7 +201,7 @@ def _answer(ask: Ask, live: Live, turn: Turn, message: Message, shape: Shape | N
     except OSError as problem:
         live.unwritten = problem
     finally:
-        live.finished = turn.tidy()
+        live.finished = turn.compact_after()
 
 
 def way_on(store: str, cwd: str, ask: Ask, settings: Settings) -> str:
@@ -321,7 +324,7 @@ def _begin(ask: Ask, store: str, cwd: str, settings: Settings, gear: Equipment, 
 # ---- the end ----
 
 
-def _afterthought(ask: Ask, turn: TurnFinished | None, live: Live, out: Output) -> AgentError | None:
+def _afterthought(ask: Ask, turn: TurnFinished | None, live: RunState, out: Output) -> AgentError | None:
     """What can still go wrong once the answer is saved: the file of -o, a full stdout, a denial under --strict."""
     if turn is None or not turn.steps:
         return None

@@ -72,7 +72,7 @@ def read(given: str | None, wanted: str) -> Any:
 
 @app.callback()
 def sessions(context: typer.Context) -> None:
-    """List, read, search and mend sessions."""
+    """List, read, search and repair sessions."""
     if context.invoked_subcommand is None:
         list_sessions()
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.compaction import guards, plan, summary
-from agent.compaction.asking import Asking, Price
+from agent.compaction.asking import Asking
 from agent.compaction.draft import FALLBACK, PRUNED, SUMMARY, Draft, drafted, fitting, pruned, sent, shortened
 from agent.compaction.entries import NOTHING, Work, attempt, compaction
 from agent.compaction.past import Past
@@ -42,9 +42,10 @@ from agent.compaction.room import (
 )
 from agent.errors import ContextOverflow, LimitError, StorageError
 from agent.events import Compacted, Compacting, Emit, NotCompacted, Notice
-from agent.messages import Model, Schema, Usage, text_of
+from agent.log.entries import Entry
+from agent.messages import CostOf, Model, Schema, Usage, text_of
 from agent.session import Session
-from agent.tokens import Entry, Limits, Size, calibration, context_size, count, estimate_messages
+from agent.tokens import Limits, Size, bounded, calibration, context_size, count, estimate_messages
 
 LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a shorter system prompt"
 HARDER = (1, 2, 8, 32)
@@ -75,8 +76,8 @@ class Compactor:
         instructions: str = "",
         role: str = "user",
         recall: bool | None = None,
-        price: Price | None = None,
-        summary_price: Price | None = None,
+        price: CostOf | None = None,
+        summary_price: CostOf | None = None,
     ) -> None:
         self.limits = limits
         self._session = session
@@ -90,7 +91,6 @@ class Compactor:
         self._learnt_from: Sequence[Entry] = ()
         self._counted = 1.0
         self._told = ""
-        self._past = Past(session, self.recall, role)
         self._unsaved: StorageError | None = None
         self._began = 0.0
 
@@ -135,7 +135,7 @@ class Compactor:
         must = now_or_never and size > limits.window > guards.taken(session.meta, session.entries)
         if vain and not must:
             if guards.latched(now):
-                self._not("nothing", vain, once=True)
+                self._unchanged("nothing", vain, once=True)
             return False
         fits = limits.window if must else 0
         if guards.resting(session.entries, size) and not must and (leaves_room(limits, size) or not now_or_never):
@@ -158,7 +158,7 @@ class Compactor:
         have = error.have or (error.limit + 1 if error.limit and size <= error.limit else None)
         if have:
             context = self._material()
-            self._ratio = min(max(have / max(1, context.fixed + context.whole), 0.3), 3.0)
+            self._ratio = bounded(have / max(1, context.fixed + context.whole))
             self._learnt_from = context.body
             size = have
         bound = min(size, error.limit or size)
@@ -245,20 +245,20 @@ class Compactor:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         self._began = time.monotonic()
-        self._past, self._asking.spent, self._unsaved = Past(self._session, self.recall, self._role), [], None
+        self._past, self._asking.failed, self._unsaved = Past(self._session, self.recall, self._role), [], None
         before = self._size().tokens if before is None else before
         work = Work(job, now, context or self._material(), before, self._model.name)
         draft, answer = self._climb(work, announce=not dry_run)
         smaller = draft is not None and sent(work.context, draft) < self._past.present
         if not dry_run:
-            for each in self._asking.spent if smaller else [*self._asking.spent, answer]:
+            for each in self._asking.failed if smaller else [*self._asking.failed, answer]:
                 self._attempted(work, each)
         if self._past.unread:
-            text = f"{self._past.unread}. What is kept word for word is only what can be read"
+            text = f"{self._past.unread}. The record was built only from what could be read"
             self._emit(Notice("warning", "archive_unread", text))
         if draft is None or not smaller:
             why, once = answer.outcome or "nothing", job.reason == "threshold"
-            return self._not(why, answer.error or NOTHING, answer, once=once)
+            return self._unchanged(why, answer.error or NOTHING, answer, once=once)
         self._say_what_is_left_out(work, draft)
         entry = compaction(work, draft, answer, self._counted)
         if dry_run:
@@ -347,9 +347,9 @@ class Compactor:
             archive = session.rewrite([entry, *context.others, *context.system, *summaries, *draft.body])
         except StorageError as error:
             self._unsaved = error
-            told = f"The compaction could not be saved, the history is as it was: {error}"
+            told = f"The compaction could not be saved; the history is unchanged: {error}"
             self._attempted(work, answer, told)
-            return self._not("failed", told, answer)
+            return self._unchanged("failed", told, answer)
         self._past.remember()
         after = len(context.system) + len(summaries) + len(draft.body)
         self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, answer.cost))
@@ -363,12 +363,14 @@ class Compactor:
         guess = " (a guess: state it with --window)" if self.limits.source == "default" else ""
         why = f"a window of {self.limits.window} tokens{guess} has no room for"
         if work.job.reason == "overflow":
-            why = "what is sent instead leaves out"
+            why = "the context sent instead leaves out"
         for code, what in (("pins_left_out", pins), ("prompt_cut", draft.cuts_prompt(work.context.body))):
             if what:
                 self._emit(Notice("warning", code, f"{why} {what}"))
 
-    def _not(self, why: str, text: str, answer: summary.Answer | None = None, *, once: bool = False) -> dict[str, Any]:
+    def _unchanged(
+        self, why: str, text: str, answer: summary.Answer | None = None, *, once: bool = False
+    ) -> dict[str, Any]:
         """Say that nothing was changed; `once`: the same thing is not said before every request."""
         answer = answer or summary.Answer()
         if not once or self._told != text or answer.usage:

@@ -8,7 +8,7 @@ It does not know when or why a context is compacted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,44 +16,42 @@ from typing import Any
 from agent.compaction import plan, summary
 from agent.compaction.past import Past
 from agent.compaction.room import Job, Material, Room
-from agent.messages import Model, Schema, Usage
+from agent.messages import CostOf, Model, Schema, Usage
 from agent.session import replay
 
 NO_TEXT = {"tool_call", "empty", "incomplete"}
 """What a model is asked once more for, as text with no tools in sight."""
 
-Price = Callable[[Usage], float | None]
-
 
 class Asking:
     """The models of one session that write summaries. `used` and `cost` (dollars) are what all calls have taken so far;
-    `spent` the answers of the last question that were of no use."""
+    `failed` the answers of the last question that were of no use."""
 
     def __init__(
         self,
         model: Model,
         summary_model: Model | None,
         instructions: str,
-        price: Price | None,
-        summary_price: Price | None,
+        price: CostOf | None,
+        summary_price: CostOf | None,
     ) -> None:
         self._model, self._summary_model = model, summary_model
         self._instructions = instructions
         self._price, self._summary_price = price, summary_price
         self.used: Usage | None = None
         self.cost: float | None = None
-        self.spent: list[summary.Answer] = []
+        self.failed: list[summary.Answer] = []
 
     def ask(
         self, context: Material, cut: plan.Fold, room: Room, job: Job, past: Past, tools: Sequence[Schema], window: int
     ) -> summary.Answer:
         """A checked summary of the head, or why there is none; `window` is the main model's. Raises as `summary.ask`."""
-        answer, self.spent = summary.Answer(), []
+        answer, self.failed = summary.Answer(), []
         about = (context, cut, room, job, past, tools)
         if self._summary_model is not None:
             answer = self._ask_one(self._summary_model, None, window, *about)
         if not answer.text:
-            self.spent = [answer] if answer.model else []
+            self.failed = [answer] if answer.model else []
             head = replay([*context.system, *(plan.by_n(context.body, cut.head))])
             answer = self._ask_one(self._model, head, window, *about)
         return answer

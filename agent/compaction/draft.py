@@ -14,9 +14,9 @@ from itertools import chain
 from agent.compaction import plan, summary
 from agent.compaction.past import Past
 from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
-from agent.log.entries import replay
+from agent.log.entries import Entry, replay
 from agent.messages import Schema, text_of
-from agent.tokens import Entry, Limits, Measure, estimate, estimate_messages, message_tokens
+from agent.tokens import Limits, Measure, estimate, estimate_messages, message_tokens
 
 PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
 STRATEGIES = (PRUNED, SUMMARY, FALLBACK)
@@ -46,7 +46,7 @@ class Draft:
     def cuts_prompt(self, before: Sequence[Entry]) -> str:
         """What of the last prompt is left out, in words; "" where it is as it was `before`."""
         was, now = (text_of(plan.last_prompt(body).get("message", {})) for body in (before, self.body))
-        left = f"the middle of the prompt: of its {len(was):,} characters head and tail are shown to the model"
+        left = f"the middle of the prompt ({len(was):,} characters): the model sees only its beginning and end"
         return left if len(now) < len(was) else ""
 
 

@@ -16,7 +16,7 @@ from agent.compaction.draft import Draft
 from agent.compaction.room import Job, Material
 from agent.compaction.summary import Answer
 
-NOTHING = "what could be left out is smaller than what would replace it"
+NOTHING = "compacting now would not make the context smaller"
 
 
 class Work(NamedTuple):

@@ -18,11 +18,10 @@ from typing import Any
 from agent.compaction import record
 from agent.compaction.statements import Statement, pinned
 from agent.log.disk import digest_file
-from agent.log.entries import encode, parse
+from agent.log.entries import Entry, encode, parse
 from agent.log.logfile import beside, generation_paths
 from agent.messages import text_of
 from agent.session import Session
-from agent.tokens import Entry
 
 VERSION = 3
 KEPT = 3_000

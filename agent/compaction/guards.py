@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from agent.log.entries import Entry
 from agent.messages import usage_from_json
-from agent.tokens import Entry, same_model
+from agent.tokens import same_model
 
 MIN_GAIN = 0.15
 GROWTH = 1.15

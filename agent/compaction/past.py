@@ -15,9 +15,10 @@ from agent.compaction.inert import defused
 from agent.compaction.present import Present
 from agent.compaction.statements import USER
 from agent.errors import StorageError
+from agent.log.entries import Entry
 from agent.messages import text_of
 from agent.session import Session
-from agent.tokens import Entry, estimate_messages
+from agent.tokens import estimate_messages
 
 
 class Past:

@@ -18,8 +18,9 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
+from agent.log.entries import Entry
 from agent.messages import text_of, tool_calls
-from agent.tokens import MESSAGE_OVERHEAD, Entry, estimate, message_tokens
+from agent.tokens import MESSAGE_OVERHEAD, estimate, message_tokens
 
 STALE_AFTER = 4
 """This many of the newest results are not stale, as far as the tail has room for them."""
@@ -195,7 +196,7 @@ def shorten(entries: Sequence[Entry], room: int, least: int = SHORTEST) -> list[
 
     Total: where even the shortest form of everything, `least` tokens each, is more than `room`, that is returned.
     """
-    prompt = max((i for i, e in enumerate(entries) if role(e) == "user" and not e.get("summary")), default=-1)
+    prompt = _last_prompt(entries, len(entries))
     sizes = [message_tokens(entry["message"]) for entry in entries]
     spared = sizes[prompt] if prompt >= 0 else 0
     level = _level([s for i, s in enumerate(sizes) if i != prompt], room - spared, least)

@@ -25,7 +25,7 @@ from agent.compaction.listing import listed
 from agent.compaction.present import Present
 from agent.compaction.statements import CHANGED, COMMAND, ERROR, FACT, USER, Gathered, Statement
 from agent.compaction.statements import gather as gather_all
-from agent.tokens import Entry
+from agent.log.entries import Entry
 
 __all__ = ["Gathered", "Record", "gather", "matter", "thin"]
 

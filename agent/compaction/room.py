@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from agent.compaction import plan
 from agent.compaction.summary import summary_cap
+from agent.log.entries import Entry
 from agent.messages import Message, Schema
-from agent.tokens import Entry, Limits, count, estimate_messages, standing, tool_tokens
+from agent.tokens import Limits, count, estimate_messages, standing, tool_tokens
 
 FRAME_TOKENS = 90
 AIM = 0.7

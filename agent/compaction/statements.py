@@ -32,8 +32,9 @@ from agent.compaction.cutting import (
     told_and_asked,
 )
 from agent.compaction.plan import role
+from agent.log.entries import Entry
 from agent.messages import ToolCall, text_of, tool_calls
-from agent.tokens import Entry, estimate
+from agent.tokens import estimate
 
 USER, CHANGED, READ, COMMAND, ERROR, CALL, FACT = "user", "changed", "read", "command", "error", "call", "fact"
 

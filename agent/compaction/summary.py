@@ -24,7 +24,7 @@ from agent.compaction import form
 from agent.compaction.form import HEADINGS
 from agent.compaction.inert import ROLE_TAGS, defused
 from agent.compaction.plan import head_and_tail
-from agent.errors import AgentError, APIError, ContextOverflow, Interrupted, TemporaryError
+from agent.errors import AgentError, APIError, ContextOverflow, TemporaryError
 from agent.messages import Delta, Message, Model, Reply, Request, Schema, Usage, nothing, text_of, tool_calls
 from agent.tokens import estimate, estimate_messages
 
@@ -40,7 +40,7 @@ REASONS = {
     "too_short": "there is next to nothing under the headings",
     "not_smaller": "it is no shorter than what it replaces",
     "coverage": "it names almost none of the facts that matter",
-    "role_tags": "it holds marks of a chat template or of a role",
+    "role_tags": "it contains chat-template or role markers",
     "language": "it is not in the language of the conversation",
 }
 """Why a summary is not taken: the closed list of `checks.reasons` in a compaction record."""
@@ -75,10 +75,13 @@ def aligned(head: Sequence[Message], tools: Sequence[Schema], order: str, cap: i
 
 def serialised(told: str, order: str, cap: int, earlier: str = "") -> Request:
     """The conversation as marked text in one message; `earlier` is the summary to update."""
-    before = f"<earlier_summary>\n{_inert(earlier)}\n</earlier_summary>\nUpdate it.\n\n" if earlier else ""
-    text = f"{before}<conversation>\n{_inert(told)}\n</conversation>\n\n{order}"
+    text = f"{_to_update(earlier) if earlier else ''}<conversation>\n{_inert(told)}\n</conversation>\n\n{order}"
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": text}]
     return Request(messages, max_tokens=cap, temperature=0.0, purpose="summary", call_tools=False)
+
+
+def _to_update(earlier: str) -> str:
+    return f"<earlier_summary>\n{_inert(earlier)}\n</earlier_summary>\nUpdate it.\n\n"
 
 
 def _inert(text: str) -> str:
@@ -332,8 +335,8 @@ def ask(
 ) -> Answer:
     """Make the requests in order and judge the last answer; each but the first carries the text before it to update.
 
-    `source` is asked for when an answer is there; `meanwhile` is done while it is waited for. Raises: KeyboardInterrupt,
-    `Interrupted`, and what `source` does. Every failure of the model is a verdict.
+    `source` is asked for when an answer is there; `meanwhile` is done while it is waited for. Raises: KeyboardInterrupt
+    and what `source` does. Every failure of the model is a verdict.
     """
     answer = Answer(model=model.name)
     for index, request in enumerate(requests):
@@ -343,14 +346,12 @@ def ask(
             reply = _completed(model, request._replace(meanwhile=meanwhile))
         except ContextOverflow as error:
             return replace(answer, text="", verdict=Verdict(("overflow",)), error=str(error))
-        except Interrupted:
-            raise
         except Endless:
             return replace(answer, text="", verdict=Verdict(("cut",)), error=REASONS["cut"])
         except AgentError as error:
             why = isinstance(error, APIError) and error.kind == "bad_request"
             return replace(answer, text="", verdict=Verdict(("call_failed",)), error=str(error), unexplained=why)
-        if isinstance(reply.error, KeyboardInterrupt | Interrupted):
+        if isinstance(reply.error, KeyboardInterrupt):
             raise reply.error
         if request.response_format is not None:
             reply = reply._replace(message={**reply.message, "content": form.read(text_of(reply.message))})
@@ -396,5 +397,4 @@ def bounded(request: Request) -> Callable[[Delta], None]:
 
 def _updating(request: Request, earlier: str) -> Request:
     *before, last = request.messages
-    text = f"<earlier_summary>\n{_inert(earlier)}\n</earlier_summary>\nUpdate it.\n\n{text_of(last)}"
-    return request._replace(messages=[*before, {**last, "content": text}])
+    return request._replace(messages=[*before, {**last, "content": _to_update(earlier) + text_of(last)}])

@@ -289,7 +289,7 @@ def check_chain(session: Session, upto: str = "") -> tuple[dict[str, bool], list
             problems.append(f"archive {name} cannot be read: {error.strerror}")
             break
         if not files[name]:
-            problems.append(f"archive {name} is not the file that was archived")
+            problems.append(f"archive {name} has changed since it was archived")
             problems += [f"archive {name}, line {line}: {why}" for line, why in load(path).bad]
         if name == upto:
             break

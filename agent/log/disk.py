@@ -98,9 +98,6 @@ class Disk:
         os.mkdir(path, DIR_MODE)
         os.chmod(path, DIR_MODE)
 
-    def rmdir(self, path: str) -> None:
-        os.rmdir(path)
-
     def fsync_dir(self, path: str) -> None:
         """Returns when the names in the directory are on the medium."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

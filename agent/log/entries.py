@@ -170,7 +170,7 @@ def replay(entries: Sequence[Entry]) -> list[Message]:
     What is left out stays in the file. Calls are paired by place and id, one message at a time: ids may repeat over a
     session's life.
     """
-    left_out = _failed_prompts(entries)
+    left_out = failed_prompts(entries)
     messages = [e["message"] for e in entries if e["type"] == "message" and e.get("n") not in left_out]
     view: list[Message] = []
     at, end = 0, len(messages)
@@ -189,7 +189,7 @@ def replay(entries: Sequence[Entry]) -> list[Message]:
     return view
 
 
-def _failed_prompts(entries: Sequence[Entry]) -> set[Any]:
+def failed_prompts(entries: Sequence[Entry]) -> set[Any]:
     """The `n` of prompts that a `failed` entry names and that no assistant message followed before it."""
     found = set()
     waiting: dict[Any, bool] = {}

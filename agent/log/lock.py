@@ -25,12 +25,12 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class Lock:
-    """A held lock. `notice` is a sentence when the file system cannot lock at all, else ""."""
+    """A held lock. `notices` has a sentence when the file system cannot lock at all."""
 
     def __init__(self, path: str, *, wait: float = 0.0) -> None:
         """Take it, trying for `wait` seconds. Raises: SessionBusy (naming the owner), StorageError."""
         self.path = path
-        self.notice = ""
+        self.notices: list[str] = []
         deadline = time.monotonic() + wait
         while True:
             self._fd = _open(path)
@@ -54,7 +54,7 @@ class Lock:
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise explained(error, f"lock {self.path}") from error
-            self.notice = "this file system cannot lock files: do not run two turns of one session at once"
+            self.notices = ["this file system cannot lock files: do not run two turns of one session at once"]
         try:
             return os.fstat(self._fd).st_ino == os.stat(self.path).st_ino
         except FileNotFoundError:

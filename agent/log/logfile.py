@@ -139,7 +139,7 @@ def load(path: str, fd: int | None = None) -> Loaded:
         if values or bad:
             notices.append("the file has no meta line: its settings and its directory are unknown")
     if odd := unnumbered(values):
-        notices.append(f"entries without a number, which are numbered here: {odd}")
+        notices.append(f"{odd} {'entry' if odd == 1 else 'entries'} had no number and got one")
     number(values)
     return Loaded(meta, values, size, tail, unended, bad, notices)
 

@@ -19,10 +19,10 @@ from agent.messages import Schema, ToolCall
 from agent.tools.arguments import BadArguments, parse
 from agent.tools.edits import EditFile, WriteFile
 from agent.tools.files import ReadFile
-from agent.tools.memory import Recall
 from agent.tools.output import head_and_tail, one_line, visible
 from agent.tools.permissions import TOOL_NAMES, Permissions, subject
 from agent.tools.protocol import Tool, ToolContext, ToolResult, denied, failed, seen_before
+from agent.tools.recall import Recall
 from agent.tools.shell import Bash
 
 __all__ = [

@@ -158,11 +158,20 @@ def watch(
         held = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # a second Ctrl-C waits until all is gone
         try:
             left_over = end_all(child, known)
+            drain(pipe.fileno(), output)
             pipe.close()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
     code = child.returncode
     return Ended(124 if why == "timeout" else code if code >= 0 else 128 - code, why, left_over)
+
+
+def drain(pipe: int, output: Output) -> None:
+    """What was printed and not yet read when waiting ended."""
+    os.set_blocking(pipe, False)
+    with suppress(BlockingIOError):
+        while piece := os.read(pipe, _PIECE):
+            output.add(piece)
 
 
 class _Pump:

@@ -21,11 +21,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agent.errors import ConfigError
 from agent.tools import environment, landlock, paths, seccomp
@@ -36,7 +36,7 @@ from agent.tools.protocol import ToolContext
 if TYPE_CHECKING:
     import subprocess
 
-    from agent.tools.process import Attended
+    from agent.tools.process import Attended, Output
 
 MODES = ("read-only", "workspace-write", "off")
 _SEES_TRUNCATION, _SEES_SIGNALS = 3, 6
@@ -140,22 +140,23 @@ def warning(context: ToolContext) -> str:
 
 @contextmanager
 def started(
-    command: str, context: ToolContext, by: str | None = None
+    command: str, context: ToolContext, output: Output
 ) -> Iterator[tuple[subprocess.Popen[bytes], Attended | None]]:
     """A running `bash`, confined as the context says, its output in one pipe, its input empty.
 
-    `by` names the mechanism where it is not to be chosen. The second value is what has to be answered meanwhile.
-    Raises: `OSError` when it cannot be started *confined*; then it is not started at all.
+    The second value is what has to be answered meanwhile. What the pipe still holds at the end goes to `output`, also
+    where an interrupt ends this before there was a value. Raises: `OSError` when it cannot be started *confined*; then it
+    is not started at all.
     """
     tmpdir = prepared()
     plan = plan_for(context, tmpdir)
     environ = environment.scrubbed(context.environ, context.session_id, tmpdir, plan.cwd)
-    by = by or mechanism(context.sandbox)
+    by = mechanism(context.sandbox)
     if by == "landlock" and _needs_mounts(plan) and not may_mount() and bubblewrap_works():
         by = "bubblewrap"
     start = {"landlock": _landlocked, "bubblewrap": _bubblewrapped, "seatbelt": _seatbelted}.get(by, _free)
     with ExitStack() as stack:
-        yield start(_bash(command, environ, tmpdir), environ, plan, stack)
+        yield start(_Launch(_bash(command, environ, tmpdir), environ, plan, stack, output))
 
 
 @lru_cache(maxsize=1)
@@ -201,71 +202,75 @@ def _bash(command: str, environ: dict[str, str], tmpdir: str) -> list[str]:
     return [shell, "-c", f"{limits} 2>/dev/null; {what}", "bash", command]
 
 
-def _spawn(
-    argv: list[str], environ: dict[str, str], plan: Plan, pass_fds: tuple[int, ...] = ()
-) -> subprocess.Popen[bytes]:
-    import subprocess
+class _Launch(NamedTuple):
+    """A process to be started; when `stack` closes it has ended, and `output` has all that it printed."""
 
-    from agent.tools import guard
+    argv: list[str]
+    environ: dict[str, str]
+    plan: Plan
+    stack: ExitStack
+    output: Output
 
-    child = subprocess.Popen(
-        argv, cwd=plan.cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True, pass_fds=pass_fds,
-    )  # fmt: skip
-    guard.remember(child.pid)  # at once: the agent may be killed in the next moment
-    return child
+    def spawn(self, before: Sequence[str] = (), pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+        """Start it, behind the words of a program that confines it."""
+        import subprocess
+
+        from agent.tools import guard
+
+        child = subprocess.Popen(
+            [*before, *self.argv], cwd=self.plan.cwd, env=self.environ, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=pass_fds,
+        )  # fmt: skip
+        guard.remember(child.pid)  # at once: the agent may be killed in the next moment
+        self.stack.callback(_end, child, self.output)
+        return child
 
 
-def _owned(child: subprocess.Popen[bytes], stack: ExitStack) -> subprocess.Popen[bytes]:
-    """The child, which cannot outlive `stack`."""
-
+def _end(child: subprocess.Popen[bytes], output: Output) -> None:
     import signal
 
-    from agent.tools.process import signal_group
+    from agent.tools.process import drain, signal_group
 
-    def end() -> None:
-        signal_group(child, signal.SIGKILL)
-        child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
-
-    stack.callback(end)
-    return child
+    signal_group(child, signal.SIGKILL)
+    child.wait()
+    if child.stdout is not None and not child.stdout.closed:
+        drain(child.stdout.fileno(), output)
+        child.stdout.close()
 
 
 _Running = tuple["subprocess.Popen[bytes]", "Attended | None"]
 
 
-def _free(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
-    return _owned(_spawn(argv, environ, plan), stack), None
+def _free(launch: _Launch) -> _Running:
+    return launch.spawn(), None
 
 
-def _seatbelted(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
-    return _free(["/usr/bin/sandbox-exec", "-p", seatbelt_profile(plan), *argv], environ, plan, stack)
+def _seatbelted(launch: _Launch) -> _Running:
+    return launch.spawn(["/usr/bin/sandbox-exec", "-p", seatbelt_profile(launch.plan)]), None
 
 
-def _bubblewrapped(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
+def _bubblewrapped(launch: _Launch) -> _Running:
     machine, as_root = seccomp.machine(), os.geteuid() == 0
     if machine is None:
-        return _free([*bubblewrap_arguments(plan, None, as_root), *argv], environ, plan, stack)
+        return launch.spawn(bubblewrap_arguments(launch.plan, None, as_root)), None
     code = os.memfd_create("filter")
-    stack.callback(os.close, code)
-    os.write(code, seccomp.program(machine, _families(plan), ask=False))
+    launch.stack.callback(os.close, code)
+    os.write(code, seccomp.program(machine, _families(launch.plan), ask=False))
     os.lseek(code, 0, os.SEEK_SET)
-    return _owned(_spawn([*bubblewrap_arguments(plan, code, as_root), *argv], environ, plan, (code,)), stack), None
+    return launch.spawn(bubblewrap_arguments(launch.plan, code, as_root), (code,)), None
 
 
-def _landlocked(argv: list[str], environ: dict[str, str], plan: Plan, stack: ExitStack) -> _Running:
+def _landlocked(launch: _Launch) -> _Running:
     machine = seccomp.machine()
     if machine is None:
         raise OSError(errno.ENOSYS, "no system call filter for this machine")
 
     def start() -> _Running:
-        listener = _confine_thread(plan, machine)
-        warden = None if listener is None else seccomp.Warden(listener, machine, plan.may_change)
+        listener = _confine_thread(launch.plan, machine)
+        warden = None if listener is None else seccomp.Warden(listener, machine, launch.plan.may_change)
         if warden is not None:
-            stack.callback(warden.close)
-        return _owned(_spawn(argv, environ, plan), stack), warden
+            launch.stack.callback(warden.close)
+        return launch.spawn(), warden
 
     return _in_thread(start)
 

@@ -104,11 +104,11 @@ def _run(command: str, timeout: int, context: ToolContext) -> ToolResult:
     known = process.children()
     begun = False
     try:
-        with lasting.kept(context, confined) as undone, sandbox.started(command, context) as (child, attended):
+        with lasting.kept(context, confined) as undone, sandbox.started(command, context, output) as (child, attended):
             begun = True
             ended = process.watch(child, output, timeout, known, attended)
     except KeyboardInterrupt:
-        if begun:
+        if begun or output.size:
             context.unfinished = _told(output, CUT_SHORT, context, lambda: spill_path)[0]
         raise
     except OSError as error:

@@ -106,7 +106,7 @@ def _event(entry: Entry, before: dict[int, Entry], after: Entry) -> str:
     tokens = entry.get("tokens")
     tokens = tokens if isinstance(tokens, dict) else {}
     sizes = [f"{t:,} tokens" if isinstance(t := tokens.get(key), int) else "" for key in ("before", "after_estimate")]
-    instead = "old tool results became stubs" if entry.get("strategy") == "pruned" else "no summary"
+    instead = "old tool results replaced by stubs" if entry.get("strategy") == "pruned" else "no summary"
     instead = html.escape(text_of(after["message"])) if after.get("summary") else instead
     kept = entry.get("kept")
     more = f", {kept} kept word for word" if isinstance(kept, int) else ""

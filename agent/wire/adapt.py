@@ -47,7 +47,7 @@ def _images(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> Change | No
     earlier = with_images(messages)
     if not dialect.images or not earlier:
         return None
-    told = Change(dialect._replace(images=False), "images of earlier prompts are told, not shown")
+    told = Change(dialect._replace(images=False), "images of earlier prompts are replaced by a note")
     if _BLIND.search(said) and not _ONE_IMAGE.search(said):
         return told
     last = max((at for at, m in enumerate(messages) if m["role"] == "user"), default=0)
@@ -114,7 +114,7 @@ def _reasoning(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> Change |
 
 def _identifiers(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> Change | None:
     if re.search(r"tool.?call.?id.*length of 9|length of 9.*tool.?call", said, re.DOTALL):
-        return Change(dialect._replace(ids="alnum9"), "call ids have nine letters")
+        return Change(dialect._replace(ids="alnum9"), "tool call ids have nine letters or digits")
     return None
 
 
@@ -133,9 +133,9 @@ def _content(said: str, dialect: Dialect, sent: Mapping[str, Any]) -> Change | N
     if re.search(
         r"content.{0,40}(?:null|none|must be a (?:valid )?string|is required|missing|input should be a valid)", said
     ):
-        return Change(dialect._replace(silent_content="empty"), "silent messages have empty content")
+        return Change(dialect._replace(silent_content="empty"), "messages that only call tools have empty content")
     if re.search(r"text content is empty|content.{0,20}empty", said):
-        return Change(dialect._replace(silent_content="omit"), "silent messages have no content")
+        return Change(dialect._replace(silent_content="omit"), "messages that only call tools have no content")
     return None
 
 

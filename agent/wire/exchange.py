@@ -74,7 +74,7 @@ class Exchange:
         headers = _lower(response.headers)
         if 300 <= response.status_code < 400:
             where = headers.get("location", "").rpartition("@")[2]
-            said = f"The server sends us elsewhere: {where}"
+            said = f"The server redirects to {where}"
             return APIError(said, "Set the base URL to that address", kind="not_found", status=response.status_code)
         return Refusal(response.status_code, headers, body)
 
@@ -165,7 +165,7 @@ class Exchange:
             return Refusal(200, self._headers, reader.stray)
         if started or reader.damaged:
             return fault("connection", "the answer broke off before its end")
-        error = fault("empty", "no event came" + (", only heartbeats" if reader.comments else ""))
+        error = fault("empty", "the server sent no data" + (", only heartbeats" if reader.comments else ""))
         error.retries = 1
         return error
 

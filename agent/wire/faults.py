@@ -93,9 +93,10 @@ def _retry(kind: str, status: int | None, reading: Reading, headers: Mapping[str
         return full is None, once
     if kind in ("html", "empty"):
         return (status or 0) >= 500, None
-    return kind in ("rate_limit", "overloaded", "timeout", "connection"), None
+    return kind in _TEMPORARY, None
 
 
+_TEMPORARY = {"rate_limit", "overloaded", "timeout", "connection"}
 _SAYS: dict[str, tuple[str, str]] = {
     "overflow": ("The conversation is larger than the model's window", "Compact it: agent sessions compact ID"),
     "output_cap": ("More output was asked for than the model gives", "Lower --max-tokens"),
@@ -115,11 +116,14 @@ _SAYS: dict[str, tuple[str, str]] = {
         "The server does not know this model or address",
         "Check -m and the base URL: agent doctor, agent models",
     ),
-    "params": ("The server does not take a parameter of this request", "See --debug; agent doctor tests what it takes"),
+    "params": (
+        "The server does not accept a parameter of this request",
+        "--debug shows it; agent doctor tests what the server accepts",
+    ),
     "field_limit": ("One field of the request is too long for this server", "Shorten that message"),
     "tool_history": (
-        "The server refuses the shape of this conversation",
-        "agent doctor tests the server; --fork starts clean",
+        "The server rejects the message structure of this conversation",
+        "Fork before the entry that it names (agent sessions fork ID --at N); agent doctor tests the server",
     ),
     "tool_output": ("The model wrote a tool call that the server could not read", "Run it again, or use another model"),
     "schema": ("The server refuses a tool's schema", "Try --no-tools, or another model"),
@@ -130,18 +134,17 @@ _SAYS: dict[str, tuple[str, str]] = {
     "timeout": ("The server took too long", "Run the command again; AGENT_FIRST_BYTE_TIMEOUT sets how long to wait"),
     "connection": ("The connection failed", "Check the base URL and the network: agent doctor"),
     "html": ("A web page came instead of an answer", "Check the base URL (it usually ends in /v1) and the proxy"),
-    "garbled": ("What came is no answer of a chat-completions server", "Check the base URL (it usually ends in /v1)"),
+    "garbled": ("The response is not a chat-completions response", "Check the base URL (it usually ends in /v1)"),
     "empty": ("The server answered with nothing", "Check the base URL: agent doctor"),
     "bad_request": ("The server refuses this request", "--debug shows the whole answer"),
 }
 KINDS = frozenset(_SAYS)
-_TEMPORARY = {"rate_limit", "overloaded", "timeout", "connection"}
 
 
-def fault(kind: str, said: str = "", *, status: int | None = None, hint: str = "", body: str = "") -> APIError:
+def fault(kind: str, said: str = "", *, hint: str = "") -> APIError:
     """An error of one of the temporary kinds or "html", with its usual sentence; `said` is what the server said."""
     text, advice = _SAYS[kind]
-    error = TemporaryError(_sentence(text, status, said), hint or advice, kind=kind, status=status, body=body)
+    error = TemporaryError(_sentence(text, None, said), hint or advice, kind=kind)
     error.retryable = kind != "html"
     return error
 

@@ -59,9 +59,9 @@ def remark_on(message: Mapping[str, Any], reason: str | None, tools: Iterable[Ma
         return ""
     names = [tool["function"]["name"] for tool in tools]
     if names and _is_left(text, names):
-        return "writes tool calls as text; they are not run. Start its server with a tool template"
+        return "wrote tool calls as plain text, so they were not run; start its server with a chat template that supports tools"
     if names and (reason or "").lower() in CALLED:
-        return "ended as if it called a tool, and no call came; nothing is run"
+        return "stopped as if to call a tool but sent no call; nothing was run"
     return ""
 
 

@@ -3,7 +3,7 @@
     {"version": 1, "servers": {"<base URL> <model>": {"window": 8192, "max_output": ..., "dialect": {...}, "at": ...}}}
 
 `window` and `max_input` (tokens) were stated by an overflow answer or seen in a usage, `asked` was answered to a question,
-`low` and `most` are prompts that it said it had read (`agent.wire.reports`). A server on this machine is believed for a day:
+`low` and `most` are prompts that it said it had read (`agent.wire.truncation`). A server on this machine is believed for a day:
 it may have been started anew with other settings. The file is a convenience: one that cannot be read counts as empty, one that
 cannot be written is let be.
 """

@@ -32,7 +32,6 @@ class Provider(NamedTuple):
 
 
 _THINKS = Dialect(reasoning="calls")
-_LOCAL = Dialect()
 TABLE: tuple[Provider, ...] = (
     Provider("openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), Dialect(output_cap="max_completion_tokens"),
              ("gpt-", "o1", "o3", "o4", "chatgpt"), "gpt-5-mini", hosts=("openai.azure.com",)),
@@ -62,10 +61,10 @@ TABLE: tuple[Provider, ...] = (
     Provider("cerebras", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",)),
     Provider("perplexity", "https://api.perplexity.ai", ("PERPLEXITY_API_KEY",), Dialect(alternate=True), ("sonar",)),
     Provider("novita", "https://api.novita.ai/v3/openai", ("NOVITA_API_KEY",), asks=True),
-    Provider("ollama", "http://127.0.0.1:11434/v1", ("OLLAMA_API_KEY",), _LOCAL, asks=True, local=True),
-    Provider("lmstudio", "http://127.0.0.1:1234/v1", ("LMSTUDIO_API_KEY",), _LOCAL, asks=True, local=True),
-    Provider("llamacpp", "http://127.0.0.1:8080/v1", ("LLAMA_API_KEY",), _LOCAL, default="default", asks=True, local=True),
-    Provider("vllm", "http://127.0.0.1:8000/v1", ("VLLM_API_KEY",), _LOCAL, asks=True, local=True),
+    Provider("ollama", "http://127.0.0.1:11434/v1", ("OLLAMA_API_KEY",), asks=True, local=True),
+    Provider("lmstudio", "http://127.0.0.1:1234/v1", ("LMSTUDIO_API_KEY",), asks=True, local=True),
+    Provider("llamacpp", "http://127.0.0.1:8080/v1", ("LLAMA_API_KEY",), default="default", asks=True, local=True),
+    Provider("vllm", "http://127.0.0.1:8000/v1", ("VLLM_API_KEY",), asks=True, local=True),
 )  # fmt: skip
 BY_NAME = {p.name: p for p in TABLE} | {
     "llama.cpp": next(p for p in TABLE if p.name == "llamacpp"),
@@ -118,7 +117,7 @@ def unused_key(spec: str | None, target: Target, environ: Mapping[str, str]) -> 
     elsewhere = target.source == "OPENAI_BASE_URL" and target.provider not in _AGGREGATORS
     key, variable = _key(named, environ) if named else ("", "")
     if named and "/" in (spec or "") and elsewhere and key and variable != target.key_variable:
-        return f"{spec} is asked of OPENAI_BASE_URL ({target.base_url}); to ask {named.name} itself, unset that"
+        return f"{spec} is sent to OPENAI_BASE_URL ({target.base_url}); unset that to use {named.name} directly"
     return ""
 
 
@@ -332,5 +331,7 @@ def _key(provider: Provider, environ: Mapping[str, str]) -> tuple[str, str]:
 def _clean_key(key: str, variable: str) -> str:
     """Raises `ConfigError` for a key that cannot stand in a header; the key itself is not repeated."""
     if key and not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"{variable} holds characters that no key has", "Set it again, without quotes or line ends")
+        raise ConfigError(
+            f"{variable} contains characters that cannot be in an API key", "Set it again, without quotes or line ends"
+        )
     return key

@@ -219,8 +219,7 @@ def _translated(error: Exception, base_url: str, seconds: float) -> AgentError:
         return fault("connection", f"the proxy refused: {said}", hint=_PROXY_HINT)
     if isinstance(error, (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError, UnicodeError)):
         return ConfigError(f"The request to {where} cannot be made: {said}", "Check the base URL, key and headers")
+    broken = fault("connection", f"{where}: {said}")
     if isinstance(error, httpx.ConnectError):
-        refused = fault("connection", f"{where}: {said}")
-        refused.retries = 2
-        return refused
-    return fault("connection", f"{where} broke it off: {said}")
+        broken.retries = 2
+    return broken

@@ -6,7 +6,7 @@ from server import ScriptedServer, text
 from wiring import asking
 
 from agent.wire.memory import Memory
-from agent.wire.reports import outgrown, read_in_part
+from agent.wire.truncation import outgrown, read_in_part
 
 LONG = "".join(f"line {n}: the quick brown fox jumps over the lazy dog\n" for n in range(1500))
 SAID = "the server says that it read only {} of about 20000 tokens"
