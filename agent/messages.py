@@ -190,6 +190,6 @@ class Model(Protocol):
         """Make one request and return its answer.
 
         Raises: `ContextOverflow`, `OutputCapTooLarge`, `AuthError`, `APIError`, `TemporaryError` before any text was
-        streamed. Once something was streamed nothing is raised: the reply is incomplete and carries the error.
+        streamed. Once text was streamed nothing is raised: the reply is incomplete and carries the error.
         """
         ...

@@ -1,7 +1,7 @@
 """The command line of one run: argv -> the words of the prompt and the values of the options, by the table.
 
-A hand-written reader, because this is on the way of every turn: importing typer and building its commands takes half as
-long again as everything else before the first request. The commands beside `run` are typer's (`agent.cli.grammar`).
+A hand-written reader, because this is on the way of every turn: importing typer and building its commands took half
+of the time before the first request. The commands beside `run` are typer's (`agent.cli.dispatch`).
 
 Options take exactly one value, in the next word or behind `=` (`-mNAME` for a short one); the last one wins, and those
 marked `many` add up. Switches take none and may be joined (`-qv`). Options stand before or after the prompt; `--` ends

@@ -12,8 +12,8 @@ from agent import anchors
 
 _DIGITS = re.compile(r"\d+")
 _PIECE, _STEP, _FAR, _LONG = 6, 3, 48, 8_000
-"""Characters: of a piece of the context, kept to tell quickly what does not stand in it; from one to the next; how far a
-text is looked at so; of a context that is not searched as quickly as it is cut."""
+"""Characters. _PIECE: length of an indexed piece of the context; _STEP: distance between two; _FAR: how much of a text is
+looked up in them; _LONG: contexts up to this are searched without an index."""
 
 
 def _line(text: str) -> str:

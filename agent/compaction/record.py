@@ -46,7 +46,8 @@ OVERHEAD = 8
 USER_SHARE = 0.2
 """Of the budget: what goes to the user's own words before everything else is weighed, facts in them or none."""
 SPARE, SLACK = 0.5, 0.05
-"""Of the budget: how much more is ranked than goes into it; what may be left over."""
+"""Shares of the budget. SPARE: how much more is ranked, since a summary may say some of it already. SLACK: how much may stay
+unused."""
 LEAST = 0.8
 """What tools gave back and is worth less is not kept although there were room: a record is not the better for being
 full. What the user said is kept while there is room."""

@@ -53,7 +53,7 @@ _ASKED = re.compile(
     r"|请勿|勿[动改删碰用]|不能[动改删碰用]|不可以[动改删碰用]|(?<!我)只能(?:[用在]|改(?!天))|只[准许]",
     re.IGNORECASE,
 )
-"""The same, but in a question it is none ("must it stay so?")."""
+"""Rules too, except in a question ("must it stay so?")."""
 _EVER = re.compile(
     r"\b(?:niemals|(?<!noch )nie|(?<!noch )immer(?! noch| wieder| mehr)|jamais|toujours|il (?:ne )?faut|nunca|jamás|siempre"
     r"|hay que)\b|никогда|всегда|절대|항상",
@@ -64,7 +64,7 @@ _OF_SOMEBODY = re.compile(
     r"|ver|allée?)\b|(?<!\w)(?:я|мы|он|она)(?!\w)|감사",
     re.IGNORECASE,
 )
-"""Always and never in other languages: of somebody, or of how things are, they tell and do not ask."""
+"""With such a subject "always" or "never" states a fact, and is no rule."""
 _TAG = re.compile(
     r"[,，]\s*(?:right|ok(?:ay)?|please|clear|alright|yes|understood|好吗|行吗|可以吗|明白吗)\s*[?？]$", re.IGNORECASE
 )

@@ -1,6 +1,7 @@
-"""The disk: every change this package makes to a session store goes through one small object.
+"""The disk: every change of a log, its archive and its store's directories goes through one small object. (Side files that can
+be lost or made again, outputs, backups and indexes, are written by who makes them.)
 
-`Disk` is that object: thirteen file operations and nothing else. A test hands in one that records the operations, or
+`Disk` is that object: twelve file operations and nothing else. A test hands in one that records the operations, or
 fails the nth of them, or forgets what was never synced; so what `agent.session` promises about crashes and full disks
 can be tried for every operation rather than hoped for.
 
