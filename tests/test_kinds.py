@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,6 +79,44 @@ def test_sentences_of_other_servers(row: dict[str, Any]) -> None:
     error = classify(Answer(row["status"], {}, body_of(row)))
     found = (error.kind, getattr(error, "have", None), getattr(error, "limit", None))
     assert found == (row["kind"], row["have"], row["limit"])
+
+
+TAIL = "Received Model Group=m\nAvailable Model Group Fallbacks=None LiteLLM Retried: 2 times, LiteLLM Max Retries: 2"
+WRAPPERS: dict[str, Callable[[int, Any], tuple[int, Any]]] = {
+    "a Python client's repr": lambda code, body: (code, {"detail": f"Error code: {code} - {body!r}"}),
+    "the repr in LiteLLM's words": lambda code, body: (
+        code, {"error": {"message": f"litellm.BadRequestError: OpenAIException - Error code: {code} - {body!r}. {TAIL}"}}
+    ),
+    "JSON in LiteLLM's words": lambda code, body: (
+        code, {"error": {"message": f"litellm.BadRequestError: AnthropicException - {json.dumps(body)}. {TAIL}"}}
+    ),
+    "new-api": lambda code, body: (
+        code, {"error": {"message": f"bad response status code {code}, body: {json.dumps(body)} (request id: 202506201539WqeN)",
+                         "type": "new_api_error", "code": "bad_response_status_code"}}
+    ),
+    "Spring": lambda code, body: (
+        500, {"timestamp": "2025-06-20T15:39:55.894+00:00", "status": 500, "error": "Internal Server Error",
+              "message": f"HTTP {code} - {json.dumps(body)}", "path": "/v1/chat/completions"}
+    ),
+    "bytes": lambda code, body: (code, {"error": {"message": f"AnthropicException - {json.dumps(body).encode()!r}"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_wrapped_refusal_says_what_it_says_unwrapped(wrapper: str) -> None:
+    """Every row of the corpora inside what gateways put around it: the same kind, the same numbers."""
+    changed = []
+    for row in (*rows("overflow"), *rows("lookalikes"), *rows("variants")):
+        if row["status"] == 200 or row.get("in_stream") or not isinstance(row["body"], (dict, list)):
+            continue
+        code, body = WRAPPERS[wrapper](row["status"], row["body"])
+        found = [
+            classify(Answer(code, {}, json.dumps(each).encode()))
+            for code, each in ((row["status"], row["body"]), (code, body))
+        ]
+        bare, wrapped = ((e.kind, getattr(e, "have", None), getattr(e, "limit", None)) for e in found)
+        changed += [(row["body"], bare, wrapped)] if bare != wrapped else []
+    assert changed == []
 
 
 @pytest.mark.parametrize("status", [None, 200, 204, *range(400, 430), *range(500, 530)])

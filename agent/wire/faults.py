@@ -23,7 +23,7 @@ from typing import Any
 
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
 from agent.redact import redact
-from agent.wire.refusal import Reading, read_body
+from agent.wire.refusal import LEAST_SIZE, Reading, read_body
 from agent.wire.retry import asked_delay
 
 PARAMETERS = (
@@ -69,13 +69,13 @@ def classify(answer: Answer) -> AgentError:
 def _status(status: int | None, reading: Reading) -> int | None:
     """The status that counts: a 200's error may carry its own."""
     if status is not None and status >= 400:
-        return status
+        return reading.status or status if status >= 500 else status
     for key in ("http_status_code", "status_code", "http_code", "code", "status"):
         value = reading.typed.get(key)
         value = int(value) if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value) else value
         if isinstance(value, int) and 400 <= value < 600:
             return value
-    return status
+    return reading.status or status
 
 
 def _retry(kind: str, status: int | None, reading: Reading, headers: Mapping[str, str]) -> tuple[bool, int | None]:
@@ -88,7 +88,9 @@ def _retry(kind: str, status: int | None, reading: Reading, headers: Mapping[str
     if kind == "server":
         once = 1 if "unexpectedly stopped" in reading.text else None
         full = re.search(
-            r"system memory|out of memory|cuda[^.]*memory|insufficient memory|not enough memory", reading.text
+            r"system memory|out of memory|cuda[^.]*memory|(?:insufficient|not enough|available) memory|memory (?:guard|limit)|"
+            r"prefill[^.]{0,40}memory",
+            reading.text,
         )
         return full is None, once
     if kind in ("html", "empty"):
@@ -190,14 +192,14 @@ def _overflow(text: str, hint: str, status: int | None, reading: Reading, body: 
 def _output_limit(text: str) -> int | None:
     """The largest output allowed, in tokens, where it is stated."""
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", re.sub(r"\(parameter=[^)]*\)", "", text))
-    stated = re.search(r"\[\d+, ?(\d+)\]|\b1 ?[-–~] ?(\d+)|context length is (\d+)", text)
+    stated = re.search(r"\[\d+, ?(\d+)\]|\b1 ?[-–~] ?(\d+)|\bbetween \d+ and (\d+)|context length is (\d+)", text)
     if stated:
-        return int(stated[1] or stated[2] or stated[3])
+        return next(int(n) for n in stated.groups() if n)
     beyond = re.search(r"(\d+) \(exclusive\)", text)
     if beyond:
         return int(beyond[1]) - 1
     numbers = {int(n) for n in re.findall(r"(?<![a-z0-9_.\-])(\d+)(?![a-z0-9_\-])|(?<==)(\d+)", text) for n in n if n}
-    numbers = {n for n in numbers if n > 1}
+    numbers = {n for n in numbers if n >= LEAST_SIZE} or {n for n in numbers if n > 1}
     return None if not numbers or re.search(r"at least|minimum", text) else min(numbers)
 
 

@@ -84,10 +84,10 @@ _RULES = (
     ),
     _Rule(
         "quota",
-        r"usage_limit|quota_exceeded|\b13(?:08|09|10)\b|base_resp_2056|perday|setlimitexceeded|freetieronly",
+        r"usage_limit|quota_exceeded|budget_?exceeded|\b13(?:08|09|10)\b|base_resp_2056|perday|setlimitexceeded|freetieronly",
         r"usage limit|billing cycle|request allowance|per ?day|\d (?:\w+ )?(?:calls|requests|tokens) ?(?:per|/) ?(?:day|week|month)\b|\b[tr]pd\b|配额|用量上限|使用上限|套餐|"
         r"(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ ){0,2}(?:limit|quota|allowance|allocation|cap)\b|"
-        r"quota (?:has been |is )?(?:exceeded|exhausted|reached)|limits? of your (?:\w+ )?plan|"
+        r"quota (?:has been |is )?(?:exceeded|exhausted|reached)|limits? of your (?:\w+ )?plan|over budget|exceeded ?budget|"
         r"(?:user|api key|key|account|team|organi[sz]ation|project)(?:'s)? token (?:limit|quota|budget)|(?:spend(?:ing)? cap|key limit exceeded|(?:spending|inference|budget) limit)|"
         r"service has been paused|used up (?:your|its|the) (?:\w+ ){0,2}(?:quota|allowance|allocation|credits?|limit)|budget has been exceeded|"
         r"limit_[rt]pd|free (?:tier|trial|quota)\b[^.]{0,40} (?:exhausted|exceeded)|(?:exhausted|exceeded) [^.]{0,20}free (?:tier|trial|quota)",
@@ -118,7 +118,8 @@ _RULES = (
     _Rule(
         "tool_history",
         _NEVER,
-        r"roles? must alternate|should alternate|successive (?:user|assistant)|preced\w+ message|tool_result|(?<!max_)prefill(?!_tok)|"
+        r"roles? must alternate|should alternate|successive (?:user|assistant)|preced\w+ message|tool_result|"
+        r"(?:assistant|message|response|not support)[^.]{0,60} prefill|prefill(?:ing|ed)?[^.]{0,60}(?:assistant|message|response|not support)|"
         r"tool_use.{0,4} (?:ids|block)|tool_call_id|must be (?:followed by|a response to)|must end with a user|"
         r"first message|reasoning_content|thought_signature|thinking block|tool call id|tool call arguments as json|"
         r"system message must be|must be at the beginning|last (?:message|role)|no user query|unexpected role|"
@@ -128,12 +129,18 @@ _RULES = (
     _Rule(
         "overflow", _NEVER, r"max_\w*tokens\b[^\n]*?(?<![\w\-])-(?!1\b)\d+(?!\w)"
     ),  # computed from what the prompt left
-    _Rule("server", _NEVER, r"response (?:body|payload|size)[^.]{0,20}(?:too large|exceed)"),
+    _Rule(
+        "server",
+        _NEVER,
+        r"response (?:body|payload|size)[^.]{0,20}(?:too large|exceed)|memory (?:limit|refus)[^.]{0,30}(?:exceed|prefill)|memory_refusal",
+        r"reduce (?:the )?(?:context|prompt)",
+    ),
     _Rule(
         "bad_request",
         _NEVER,
         r"batch size|too large to process|header fields?|(?:^|\n)(?:\w+\.){0,3}budget_tokens|too many (?:tools|functions|stop)|"
         r"(?:tools?|functions?)\b[^.]{0,12}数量",
+        r"(?:prompt|input) tokens\b[^.]{0,20} exceed",
     ),
     _Rule(
         "bad_request",
@@ -189,7 +196,7 @@ _AUTH = re.compile(
 _BAD_KEY = re.compile(r"invalid|incorrect|expired|missing|provide|无效|过期")
 _GONE = re.compile(
     r"not[ _]?found|does not exist|no such|unknown model|invalid model|model_not|model is not supported|no route|"
-    r"cannot (?:get|post)|invalid url|un(?:known|expected) (?:url|endpoint)|no endpoints|not exist|不存在"
+    r"no matching route|cannot (?:get|post)|invalid url|un(?:known|expected) (?:url|endpoint)|no endpoints|not exist|不存在"
 )
 _TIMEOUT = re.compile(r"time[ds]?[- ]?out|deadline exceeded|超时")
 _SAYS_LATER = {"novita"}
@@ -212,6 +219,8 @@ def kind_of(status: int | None, reading: Reading, provider: str = "", near_windo
     kind = _ruled_kind(text, codes, f"{text} {reading.loc.lower()}")
     if kind == "rate_limit" and _is_oversized(text):
         return "rate_limit_size"
+    if status == 401:  # it speaks of tokens of another kind
+        return kind or "auth"
     if status == 402:  # what fits is a matter of money here
         return kind if kind in ("quota", "rate_limit", "permission", "auth") else "billing"
     if status == 429 and not re.search(r"context|prompt|inputs?(?! tokens?\b)", text):

@@ -14,6 +14,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from agent.wire.refusal import LEAST_SIZE
+
+MOST_SIZE = 20_000_000
+"""Tokens: no window is larger, and what is larger is the name of something."""
+
 
 class Numbers(NamedTuple):
     """What an overflow answer states, in tokens. `have` is all that was asked for (prompt and completion where both
@@ -53,7 +58,12 @@ _PHRASES = re.compile(
             r"(?:length|size) of (?:the |your |all )?(?:messages|prompt|input|conversation|request)[^.]{0,40}" + _OVER,
             r"(?:conversation|chat|messages?)[^.]{0,30}" + _OVER + r"[^.]{0,30}(?:max|limit)",
             r"(?:sequence length|requested \d+ tokens)[^.]{0,30}" + _OVER,
-            r"^\W*too many tokens(?: in (?:the |your )?(?:prompt|input|request|messages))?\W*$",
+            r"(?:^|\n)\W*too many tokens(?: in (?:the |your )?(?:prompt|input|request|messages))?(?:: \d+)?\W*(?:\n|$)",
+            r"max(?:imum)? tokens of \d+ (?:was |is |has been )?exceeded|too many (?:total )?(?:text )?bytes",
+            r"(?:model|context|input|prompt) max(?:imum)? length exceeded|cannot truncate to \d+, required \d",
+            r"conversation (?:has )?(?:reached |exceeded )?(?:its |the )?(?:conversation )?(?:length|limit)[^.]{0,20}(?:exceed|reached)|"
+            r"(?:reached|exceeded) (?:its|the) conversation (?:length|limit)",
+            r"prefill.{0,300}reduce (?:the )?(?:context|prompt)|context too large for|length of ['\"`]?/\S* must be",
             r"(?:prompt|input|context|conversation|messages?)(?: \w+){0,6}? (?:(?:is|are|was) )?too (?:long|large|big)",
             r"(?:prompt|input|request|message)s? tokens? (?:are |is )?too (?:long|many|high)|tokens too high",
             r"too many (?:input |prompt )?tokens[.:] ?(?:max|size|total|limit)|too many (?:input|prompt) tokens",
@@ -103,12 +113,16 @@ def is_overflow(text: str, codes: str) -> bool:
     text = _plain(text)
     if _CODES.search(re.sub(r"[ -]", "_", codes)) or _CODES.search(text) or _PHRASES.search(text):
         return True
-    sizes = {int(n) for n in re.findall(_N, text) if int(n) >= 256}
+    sizes = {int(n) for n in re.findall(_N, text) if int(n) >= LEAST_SIZE}
     return len(sizes) >= 2 and "token" in text and bool(_LIMITED.search(text))
 
 
 def unit_of(text: str, codes: str = "") -> str:
     """The unit an overflow answer counts in: "tokens", "bytes" or "chars"."""
+    if re.search(r"\d ?g(?:i?b|igabytes)\b", text):
+        return "bytes"  # of memory: what is counted beside it is no window
+    if re.search(r"length of ['\"`]?/", text):
+        return "chars"  # of one field of the request
     if re.search(r"tokens?(?![a-z])|令牌|max_seq_len|n_ctx|context", text):
         chars = "characters_too_long" in codes or re.search(r"max input characters", text)
         return "chars" if chars else "tokens"
@@ -126,7 +140,7 @@ def read_numbers(text: str, typed: Mapping[str, int]) -> Numbers:
     have = _first(typed, _HAVE_KEYS)
     if have is None and prompt is not None and not bounded:
         have = prompt + (completion or 0)
-    compared = _COMPARED.search(text)
+    compared = _COMPARED.search(text) or _OF_ALL.search(text)
     if compared and have is None and limit is None:
         have, limit = int(compared[1]), int(compared[2])
     limit = limit or _search(_LIMITS, text)
@@ -139,6 +153,7 @@ def read_numbers(text: str, typed: Mapping[str, int]) -> Numbers:
     else:
         have = have or _search(_HAVES, text)
         have, limit = _by_size(text, have, limit)
+    have, limit = (n if n and n <= MOST_SIZE else None for n in (have, limit))
     return Numbers(have, limit, prompt, completion, completion is None and bool(_INPUT_LIMIT.search(text)))
 
 
@@ -166,6 +181,8 @@ _LIMITS = tuple(
         r"n_ctx\W{0,4}" + _N,
         r"(?:exceed(?:s|ed|ing)?|than|within|supports?|over) (?:the |its |a )?(?:model.s )?" + _N + r" tokens? context",
         r"\d \+ \d+ > " + _N,
+        r"tokens of " + _N + r" (?:was |is |has been )?exceeded",
+        r"cannot truncate to " + _N,
         r"(?:tokens?|\d) (?:>=?) (?:n_ctx: )?" + _N,
         r"with " + _N + r" maximum context",
         r"range of input length should be \[\d+, ?" + _N,
@@ -188,6 +205,7 @@ _HAVES = tuple(
     for pattern in (
         r"requested (?:about |a total of |approximately )?" + _N + r"(?! (?:output|completion))",
         r"resulted in " + _N,
+        r"cannot truncate to \d+, required " + _N,
         r"(?:will take|would take|needs|need|uses|contains|has|have|got|sent|given:?|received) "
         + _N
         + r"(?: input| prompt)? tokens",
@@ -218,6 +236,7 @@ _SENT = re.compile(
 _REFUSED = re.compile(r"(?:not|n't) (?:support|accept|allow) (?:a |the )?$")
 """What stands before one, and so says that it is too many."""
 _COMPARED = re.compile(_N + r"(?: tokens?)? ?(?:>=?|&gt;) ?(?:n_ctx:? ?)?(\d+)(?! ?-)")
+_OF_ALL = re.compile(r"(?<![\w./\-])(\d+) ?/ ?(\d+) (?:prompt |input |context )?tokens?\b")
 _EXCESS = (re.compile(r"(?:exceeded|exceeds|over|too long) by " + _N),)
 _LOWER_BOUND = re.compile(r"at least \d+ (?:input )?tokens|contains \d+ characters|at least \d+ input")
 _INPUT_LIMIT = re.compile(
@@ -283,6 +302,8 @@ def _search(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
         for found in pattern.finditer(text):
             if patterns is _LIMITS and (_SENT.match(text, found.end(1)) or _REFUSED.search(text, 0, found.start())):
                 continue
+            if patterns is _LIMITS and int(found[1]) < LEAST_SIZE:
+                continue
             if patterns is _EXCESS or not text[: found.start(1)].endswith((" by ", "at least ")):
                 return int(found[1])
     return None
@@ -290,7 +311,7 @@ def _search(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
 
 def _by_size(text: str, have: int | None, limit: int | None) -> tuple[int | None, int | None]:
     """Mend by what must hold: more was sent than fits. Of two bare numbers the smaller is the limit."""
-    numbers = {int(n) for n in re.findall(_N, text) if int(n) >= 256 and not _is_code(text, n)}
+    numbers = {int(n) for n in re.findall(_N, text) if LEAST_SIZE <= int(n) <= MOST_SIZE and not _is_code(text, n)}
     if limit and _is_code(text, str(limit)):
         limit = None
     if have and (have == limit or (limit and have < limit) or _is_code(text, str(have))):
@@ -305,10 +326,9 @@ def _by_size(text: str, have: int | None, limit: int | None) -> tuple[int | None
 
 
 def _is_code(text: str, number: str) -> bool:
-    """A code in brackets at the end ("... exceeds limit (2013)"), where no other number stands: not a size."""
-    alone = {n for n in re.findall(_N, text) if int(n) >= 256} <= {number}
-    at_end = re.search(rf"\({number}\)\W*$", text)
-    return alone and bool(at_end) and int(number) < 3000 and int(number) % 16 != 0 and int(number) % 100 != 0
+    """A code in brackets after what is exceeded ("... exceeds limit (2013)"), with no unit and no roundness of a size."""
+    bracketed = re.search(rf"(?:limit|length|window|size|long|large|high) ?\({number}\)(?! ?(?:tokens?|max))", text)
+    return bool(bracketed) and int(number) < 3000 and int(number) % 16 != 0 and int(number) % 100 != 0
 
 
 def _first(typed: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

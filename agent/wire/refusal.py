@@ -9,16 +9,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from json import JSONDecoder
 from typing import Any
 
 from agent.wire.sse import loads
 
+LEAST_SIZE = 256
+"""A smaller number is no size of a context, and no limit of an answer that is not called one."""
+LEAST_REPEATED = 12
+"""Characters of a text that is looked for in others."""
 _READ = 6_000
 """Characters of a refusal that are judged: what is longer quotes something."""
 _ENDLESS = re.compile(r"\d{19,}")
 """Digits that count nothing, and of which Python makes no number when there are thousands."""
 _REPR = re.compile(r"""b['"]|\{'""")
+_OF_WRAPPERS = re.compile(
+    r"\(?request[ _]id:? ?[\w\-]+\)?|received model group=.*|available model group fallbacks=.*|"
+    r"litellm (?:max retries|retried): \d+(?: times)?,?|"
+    r"(?:\b(?:error|status)(?: code)?|\bhttp)\W{0,3}[45]\d\d\b|^\W*[45]\d\d\b(?! ?(?:tokens?|字))|"
+    r"\b\d{4}-\d\d-\d\dt\d\d:\d\d\S*|\b(?:address|pid|port)=[\w.:]+|\bhttps?://[\w.\-]+:\d+|(?:^|, )message: ",
+    re.MULTILINE,
+)
+"""What gateways and clients put around the words of a server: numbers that count nothing, and labels."""
+_STATUS_TOLD = re.compile(
+    r"(?:\berror code|\bstatus(?: code)?|\bhttp)\W{0,3}(4\d\d)\b|^\W*(4\d\d) (?!tokens?)(?=\w)", re.MULTILINE
+)
 _QUIET_KEYS = {
     "failed_generation", "input", "request_id", "id", "provider_name", "more_info", "documentation_url", "trace",
     "model", "object", "@type", "plan_type", "object_id",
@@ -46,6 +63,8 @@ class Reading:
     title: str = ""
     prose: bool = False
     """The body was plain text, neither JSON nor a page."""
+    status: int | None = None
+    """The refusal's own status, where a wrapper tells it."""
 
 
 def read_body(body: Any) -> Reading:
@@ -89,8 +108,23 @@ def _read_value(value: Any, prose: bool) -> Reading:
     said = next((named[k] for k in _SHOWN_FIRST if k in named), texts[0] if texts else "")
     loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
     titled = [str(v) for k, v in pairs if k == "title"]
-    sentences = _ENDLESS.sub("0", "\n".join([*texts, *titled])[:_READ].lower())
-    return Reading(sentences, codes[:_READ], typed, " ".join(said.split()), loc, prose=prose)
+    told = _ENDLESS.sub("0", "\n".join(_once([*texts, *titled]))[:_READ].lower())
+    own = _STATUS_TOLD.search(told)
+    return Reading(
+        _OF_WRAPPERS.sub(" ", told).strip() or told, codes[:_READ], typed, " ".join(said.split()), loc,
+        prose=prose, status=int(own[1] or own[2]) if own else None,
+    )  # fmt: skip
+
+
+def _once(texts: list[str]) -> list[str]:
+    """The texts, each without what another of them says: a wrapper repeats what it wraps."""
+    told: list[str] = []
+    for text in dict.fromkeys(texts[:50]):
+        for other in texts[:50]:
+            if LEAST_REPEATED <= len(other) < len(text):
+                text = text.replace(other, " ")
+        told.append(text)
+    return told
 
 
 def _from_repr(text: str) -> tuple[Any, str]:
@@ -118,14 +152,30 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for inner in value[:50]:
             yield from _walk(inner, key, depth + 1)
-    elif isinstance(value, str) and (start := value.find("{")) >= 0 and value.rfind("}") > start:
-        inner = loads(value[start : value.rfind("}") + 1].encode())
-        if isinstance(inner, dict) and depth < 6:
-            yield from _walk(inner, key, depth + 1)
-            value = value[:start]
-        yield key, value
+    elif isinstance(value, str) and depth < 6 and (found := _inside(value)) is not None:
+        inner, before = found
+        yield from _walk(inner, key, depth + 1)
+        yield key, before
     elif value is not None:
         yield key, value
+
+
+def _inside(text: str) -> tuple[dict[str, Any], str] | None:
+    """The object that stands in a text, as JSON or as a Python repr, and the words before it."""
+    start, end = text.find("{"), text.rfind("}")
+    if not 0 <= start < end:
+        return None
+    written, inner = text[start : end + 1], None
+    if text[max(0, start - 2) : start] in ("b'", 'b"'):
+        inner, _ = _from_repr(text[start - 2 : end + 2])
+    if inner is None:
+        inner = loads(written.encode("utf-8", "replace"))
+    if inner is None:
+        with suppress(ValueError, RecursionError):
+            inner, _ = JSONDecoder(strict=False).raw_decode(text, start)  # more follows it
+    if inner is None and _REPR.match(written):
+        inner, _ = _from_repr(written)
+    return (inner, text[:start]) if isinstance(inner, dict) else None
 
 
 def _is_markup_of_data(text: str) -> bool:
