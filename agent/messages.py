@@ -45,17 +45,21 @@ CostOf = Callable[[Usage], float | None]
 """What a request costs in dollars, or None where that is not known."""
 
 
+MOST_TOKENS = 10**12
+"""What says that it took more is no usage."""
+
+
 def usage_from_json(stored: Any) -> Usage | None:
     """Read what `Usage.as_json` wrote; None for anything that is not a usage."""
-    if not isinstance(stored, dict) or not isinstance(stored.get("prompt_tokens"), int):
+    if not isinstance(stored, dict):
         return None
-    cached = stored.get("cached_tokens")
-    completion = stored.get("completion_tokens")
-    return Usage(
-        stored["prompt_tokens"],
-        completion if isinstance(completion, int) else 0,
-        cached if isinstance(cached, int) else None,
-    )
+    prompt = _count(stored.get("prompt_tokens"))
+    completion, cached = _count(stored.get("completion_tokens")), _count(stored.get("cached_tokens"))
+    return None if prompt is None else Usage(prompt, completion or 0, cached)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None
 
 
 class ToolCall(NamedTuple):

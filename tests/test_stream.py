@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -334,6 +335,11 @@ TAGGED: list[tuple[str, str, str]] = [
     ("<|channel|>commentary to=functions.ls<|message|>{}", "<|channel|>commentary to=functions.ls<|message|>{}", ""),
     ("<|channel|>other<|message|>Hi", "<|channel|>other<|message|>Hi", ""),
     ("<thoughts>Hi</thoughts>", "<thoughts>Hi</thoughts>", ""),
+    ("<|channel>thought\nhm<channel|>Hi", "Hi", "\nhm"),
+    ("[THINK]hm[/THINK]Hi", "Hi", "hm"),
+    ("[Think] Hi", "[Think] Hi", ""),
+    ("<seed:think>hm</seed:think>Hi", "Hi", "hm"),
+    ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Hi", "Hi", "hm"),
     ("Say <thought>hm</thought>", "Say <thought>hm</thought>", ""),
 ]  # fmt: skip
 
@@ -759,6 +765,44 @@ def test_what_a_body_without_an_answer_says_is_the_failure(body: Any, kind: str,
     with ScriptedServer([reply], repeat_last=True) as server, pytest.raises(AgentError) as caught:
         asking(server).ask()
     assert (caught.value.kind, caught.value.text.endswith(": " + shown)) == (kind, True)
+
+
+def test_an_error_beside_the_choices_ends_the_answer() -> None:
+    """Groq says there why a stream was stopped early; the usage that stands there too is none."""
+    last = {
+        "choices": [{"index": 0, "delta": {}, "finish_reason": None}],
+        "x_groq": {"id": "r", "error": "over_capacity"},
+    }
+    found = assemble([sse(chunk({"content": "Hel"})), sse(last), sse("[DONE]")])
+    assert (found.message["content"], found.complete) == ("Hel", False)
+    fine = {**last, "x_groq": {"id": "r", "usage": {"prompt_tokens": 3}}}
+    assert assemble([sse(chunk({"content": "Hello"}, "stop")), sse(fine), sse("[DONE]")]).complete
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda choices: {"code": 20000, "msg": "success", "data": {"choices": choices}},
+        lambda choices: {"code": "SUCCESS", "msg": "ok", "result": {"choices": choices}},
+        lambda choices: {"error": {"code": 0, "message": "success"}, "choices": choices},
+    ],
+)
+def test_an_envelope_that_says_that_all_is_well(around: Callable[[Any], Any]) -> None:
+    """Whatever its code: it holds an answer."""
+    found = assemble([sse(around([{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]))])
+    assert (found.message["content"], found.complete) == ("Hi", True)
+
+
+def test_a_finish_reason_in_camel_case() -> None:
+    choice = {"index": 0, "delta": {"content": "lo"}, "finish_reason": None, "finishReason": "length"}
+    found = assemble([sse({"choices": [choice]})])
+    assert (found.message["content"], found.complete, found.truncated) == ("lo", True, True)
+
+
+def test_marks_of_a_template_are_no_part_of_a_name() -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "ls<|channel|>commentary", "arguments": "{}"}}
+    found = assemble([sse(chunk({"tool_calls": [call]})), sse(chunk({}, "tool_calls"))])
+    assert [call.name for call in tool_calls(found.message)] == ["ls"]
 
 
 def test_an_error_inside_a_choice_that_says_nothing_is_none() -> None:

@@ -34,9 +34,12 @@ def fault_in(event: Event) -> Any:
     base = value.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in _FINE:
         return value
+    for key, beside in value.items():
+        if key.startswith("x_") and isinstance(beside, dict) and beside.get("error"):  # Groq: why it stopped early
+            return {"error": beside["error"]}
     if value.get("choices"):
         return _fault_in_choice(value["choices"])
-    if value.get("usage"):
+    if value.get("usage") or unwrapped(value) is not value:
         return None
     found = _lowered(value)
     inner = found.get("response")  # Tencent cloud
@@ -79,7 +82,10 @@ def _lowered(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_error(error: Any) -> bool:
-    return any(error.values()) if isinstance(error, dict) else bool(error) and error is not True
+    if isinstance(error, dict):
+        said = str(error.get("message") or "").lower()
+        return any(error.values()) and not (error.get("code") in _FINE and said in ("success", "succeeded", "ok"))
+    return bool(error) and error is not True
 
 
 def _is_refused(value: dict[str, Any]) -> bool:

@@ -13,6 +13,11 @@ _CHANNEL_ENDS = ("<|end|>", "<|start|>assistant", "<|channel|>")
 _TAGS: dict[str, tuple[str, ...]] = {
     **{f"<{word}>": (f"</{word}>",) for word in ("think", "thinking", "reasoning", "thought")},
     "◁think▷": ("◁/think▷",),  # Kimi
+    "[THINK]": ("[/THINK]",),  # Magistral
+    "<seed:think>": ("</seed:think>",),
+    "<|START_THINKING|>": ("<|END_THINKING|>", "<|START_RESPONSE|>"),  # Command A
+    "<|START_RESPONSE|>": (),
+    "<|channel>thought": ("<channel|>",),  # Gemma
     **{
         f"{start}<|channel|>{channel}<|message|>": () if channel == "final" else _CHANNEL_ENDS  # gpt-oss
         for start in ("", "<|start|>assistant")

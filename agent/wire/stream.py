@@ -213,7 +213,7 @@ class Assembler:
             shown = self._delta(delta)
         for place, holder in (("delta", delta), ("message", message), ("choice", choice)):
             self._call(place, holder)
-        reason = choice.get("finish_reason") or choice.get("stop_reason")
+        reason = choice.get("finish_reason") or choice.get("stop_reason") or choice.get("finishReason")
         if isinstance(reason, str) and reason not in ("", "null"):
             self.finish_reason = reason
             self.ended = True

@@ -98,7 +98,7 @@ class CallsBeingWritten:
         function = fragment.get("function")
         function = function if isinstance(function, dict) else fragment
         named, call_id = function.get("name"), fragment.get("id")
-        name = named if isinstance(named, str) else ""
+        name = named.partition("<|")[0] if isinstance(named, str) else ""  # marks of a template (gpt-oss)
         call_id = str(call_id) if isinstance(call_id, (str, int)) and not isinstance(call_id, bool) else ""
         text = _as_text(function.get("arguments", function.get("input")))
         call = self._find(_Fragment(_number(fragment.get("index")), call_id, name, text, position))

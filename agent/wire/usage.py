@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.messages import Usage
+from agent.messages import MOST_TOKENS, Usage
 
 _PROMPT = ("prompt_tokens", "promptTokenCount", "promptTokens", "prompt_eval_count", "inputTokenCount")
 _INPUT = ("input_tokens", "inputTokens")
@@ -46,7 +46,7 @@ def read_usage(stated: Any) -> Usage | None:
     if "candidatesTokenCount" in stated or "thoughtsTokenCount" in stated:
         completion += _first(stated, ("thoughtsTokenCount",)) or 0
     cached = _cached(stated)
-    if prompt is None:
+    if not prompt:
         prompt = _first(stated, _INPUT)
         if prompt is not None and not any(isinstance(stated.get(k), dict) for k in _DETAILS):
             prompt += (_first(stated, _CACHE_READ) or 0) + (_first(stated, _CACHE_WRITE) or 0)
@@ -54,7 +54,7 @@ def read_usage(stated: Any) -> Usage | None:
     if prompt is None and total:
         prompt = total - completion
     if cached and prompt is not None and cached > prompt:
-        prompt += cached  # a gateway that left the cached part out
+        prompt += cached + (_first(stated, _CACHE_WRITE) or 0)  # a gateway that left the cached part out
     return Usage(prompt, completion, cached) if prompt else None
 
 
@@ -92,13 +92,14 @@ def _cached(stated: Mapping[str, Any]) -> int | None:
 
 
 def _first(stated: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    """The first of these that holds a count: a whole number, not negative, perhaps written as text."""
+    """The first of these that holds a count: a whole number, not negative, perhaps written as text. What is beyond all
+    tokens there are is none."""
     for name in names:
         value = stated.get(name)
-        if isinstance(value, str) and value.isascii() and value.isdigit():
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
             value = int(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
             return value
     return None
