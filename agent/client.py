@@ -21,7 +21,7 @@ import orjson
 
 from agent.errors import AgentError, APIError, ContextOverflow, OutputCapTooLarge
 from agent.events import Emit, Notice, Waiting
-from agent.messages import Delta, Reply, Request, Sent
+from agent.messages import Delta, Reply, Request, Sent, text_of
 from agent.redact import redact, secret_values
 from agent.wire import FILTERED, Dialect
 from agent.wire.body import encode_request, output_cap
@@ -222,7 +222,9 @@ class _Completion:
             from agent.wire.faults import fault
 
             self.asked_again = True
-            raise _again(fault("empty", "an answer without text"))
+            error = fault("empty", "an answer without text")
+            error.retries = 1
+            raise error
         client._notice("warning", "empty_answer", "the model returned an empty answer")
 
     def _made(self, answer: Assembled, sent: Sent, began: float, error: BaseException | None = None) -> Reply:
@@ -247,7 +249,7 @@ class _Completion:
             client._notice("warning", "call_in_text", f"{client.name} {meant}")
         if usage is None:
             return
-        if answer.truncated and client.window and usage.prompt + usage.completion >= 0.98 * client.window:
+        if answer.truncated and usage.prompt < (client.window or 0) <= 1.02 * (usage.prompt + usage.completion):
             client._notice("warning", "context_full", "the answer was cut because the context is full")
         self._check_truncation(usage.prompt)
 
@@ -264,9 +266,10 @@ class _Completion:
             client._learn(**wrong)
         if self.size < prompt * 8 or prompt < 512 or self._estimate() < 2048:
             return
-        from agent.tokens import count
+        from agent.tokens import count, estimate_messages
 
-        counted = count(encode_request(self.request, client.name, client.dialect)[0].decode())
+        told = ({**m, "content": text_of(m)} for m in self.request.messages)  # an image is the server's to count
+        counted = estimate_messages(told, self.request.tools, count)
         if counted < 2048 or prompt * 2 > counted:
             return
         stated = client.ask_window() if client.target.loopback else None
@@ -382,11 +385,6 @@ class _Completion:
             raise error
         client._emit(Waiting(delay, self.retries, allowed, redact(error.text, client._secrets)))
         client._sleep(delay)
-
-
-def _again(error: APIError) -> APIError:
-    error.retries = 1
-    return error
 
 
 def _dict(value: Any) -> dict[str, Any]:

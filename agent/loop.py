@@ -69,6 +69,8 @@ class Turn:
     clock: Callable[[], float] = time.monotonic
     steps: int = 0
     cut_answers: int = 0
+    cap: int | None = None
+    """What was sent as the cap on the last answer."""
     waited: float = 0.0
     """Seconds that the model took for its answers."""
     total_usage: Usage = NOTHING_USED
@@ -155,10 +157,11 @@ class Turn:
         doubted: APIError | None = None
         before: list[Entry] = []
         while True:
+            self.cap = self._cap()
             request = Request(
                 self.session.view(),
                 self.toolbox.schemas(),
-                max_tokens=self._cap(),
+                max_tokens=self.cap,
                 response_format=self.response_format,
             )
             try:
@@ -231,11 +234,12 @@ class Turn:
             self.after_compaction()
 
     def _cap(self) -> int | None:
-        """The user's cap on the answer, lowered to what the window still holds."""
-        if self.max_tokens is None:
-            return None
-        size = self.compactor.size()
-        return min(self.max_tokens, max(16, self.compactor.limits.window - size.tokens))
+        """The user's cap on the answer, lowered to what the window still holds: one that is known, and holds the context."""
+        limits = self.compactor.limits
+        room = limits.window - self.compactor.size().tokens
+        if self.max_tokens is None or room <= 0 or limits.source == "default":
+            return self.max_tokens
+        return min(self.max_tokens, max(16, room))
 
     def _take(self, reply: Reply) -> None:
         """Put an answer on disk, then show it."""
@@ -300,7 +304,8 @@ class Turn:
         """Say what is not as it should be with a last answer. Raises: APIError for one that a filter left empty."""
         reason = (reply.finish_reason or "").lower()
         if reply.truncated:
-            limit = f" of {self.max_tokens} (--max-tokens)" if self.max_tokens else ""
+            why = "(--max-tokens)" if self.cap == self.max_tokens else "(what the window had room for)"
+            limit = f" of {self.cap} {why}" if self.cap else ""
             self.emit(Notice("warning", "cut", f"the answer was cut off by the token limit{limit}"))
         elif any(mark in reason for mark in FILTERED):
             text = f"The provider's filter ended the answer (finish_reason={reply.finish_reason})"

@@ -27,7 +27,6 @@ from agent.events import (
     TurnFinished,
     Waiting,
 )
-from agent.log.logfile import beside
 
 if TYPE_CHECKING:
     from agent.patience import Patience
@@ -122,6 +121,8 @@ def compacted_line(event: Compacted) -> str:
 
 def archive_path(session_path: str, archive: str) -> str:
     """Where an archived generation lies, from the path of its session."""
+    from agent.log.logfile import beside  # an installation may lack what that needs, and this is what says so
+
     return os.path.join(beside(session_path, "archive"), f"{archive}.jsonl")
 
 

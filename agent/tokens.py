@@ -79,6 +79,20 @@ _EACH = tuple(_COSTS.values())
 _CLASSES = bytes(ord(_class_of(byte)) for byte in range(256))
 
 
+def _saving(run: str, tokens: int) -> tuple[str, float]:
+    """A run of one character, and how much less than its letters it costs."""
+    return run, len(run) * _COSTS[chr(_CLASSES[run.encode()[0]])] - tokens
+
+
+_RUNS = (
+    *(_saving(16 * each, 2) for each in "=-_*#~.+/%"),
+    *(_saving(16 * each, 4) for each in "─—"),
+    *(_saving(16 * each, 10) for each in "═█"),
+    *(_saving(8 * each, 1) for each in "\t\n"),
+)
+"""What rules, forms and empty cells are drawn with: of one character tokenizers have long tokens."""
+
+
 def estimate(text: str) -> int:
     """Tokens of a text, from its classes of bytes. Errs high; linear; 0 for ""."""
     if not text:
@@ -88,6 +102,10 @@ def estimate(text: str) -> int:
     tokens = sum(map(mul, seen, _EACH))
     joined = seen[0] + seen[1] + seen[2]
     breaks = len(text) - joined
+    for run, saved in _RUNS if len(text) > 40 else ():
+        if found := text.count(run):
+            tokens -= saved * found
+            breaks -= len(run) * found
     return int(tokens + max(0, joined - 11 * breaks - 40) * _UNBROKEN) + 1
 
 
@@ -208,14 +226,14 @@ def calibration(meta: Entry, entries: Sequence[Entry], model: str, tools: Sequen
     return _remembered_ratio(entries, model)
 
 
-def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema]) -> float:
+def _ratio(before: Sequence[Entry], answer: Entry, tools: Sequence[Schema], measure: Measure = estimate) -> float:
     usage = usage_from_json(answer["usage"])
-    estimated = estimate_messages((e["message"] for e in before), tools)
+    estimated = estimate_messages((e["message"] for e in before), tools, measure)
     return bounded(usage.prompt / max(1, estimated) if usage else 1.0)
 
 
-def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Sequence[Schema]) -> float:
-    """Reported tokens per estimated token of what is said next: between the last two reports, where enough lies between
+def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Sequence[Schema], measure: Measure) -> float:
+    """Reported tokens per measured token of what is said next: between the last two reports, where enough lies between
     them. One report of a short prompt may be mostly what the server adds to each (a gateway's own prompt, a template):
     then it is not believed to be a factor."""
     answer = live[at]
@@ -223,13 +241,13 @@ def _slope(meta: Entry, live: Sequence[Entry], at: int, model: str, tools: Seque
     one, two = (usage_from_json(e["usage"]) for e in (before[1] if before else answer, answer))
     if before and one and two:
         said = [e["message"] for e in live[before[0] : at]]
-        between = estimate_messages(said)
+        between = estimate_messages(said, (), measure)
         if between >= LEAST_SAMPLE and _text_only(said) and two.prompt > one.prompt:
             return bounded((two.prompt - one.prompt) / between)
     if not _text_only(e["message"] for e in live[:at]):
         return 1.0  # what a server counts for an image is its own affair
-    whole = _ratio(live[:at], answer, tools)
-    small = estimate_messages((e["message"] for e in live[:at]), tools) < SHORT_PROMPT
+    whole = _ratio(live[:at], answer, tools, measure)
+    small = estimate_messages((e["message"] for e in live[:at]), tools, measure) < SHORT_PROMPT
     return min(whole, DOUBTFUL) if small else whole
 
 
@@ -266,9 +284,9 @@ def context_size(
     index, entry = found
     # Reasoning is billed in the answer and not sent again: the answer counts for what it says.
     said = message_tokens(entry["message"], measure)
-    answer = min(usage.completion, 2 * said) if usage.completion else said
+    answer = max(said // 2, min(usage.completion, 2 * said)) if usage.completion else said
     since = sum(message_tokens(e["message"], measure) for e in live[index + 1 :])
-    ratio = _slope(meta, live, index, model, tools) if since * 100 > usage.prompt else 1.0
+    ratio = _slope(meta, live, index, model, tools, measure) if since * 100 > usage.prompt else 1.0
     return Size(round(usage.prompt + answer + since * ratio), True)
 
 

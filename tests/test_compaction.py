@@ -287,6 +287,17 @@ def test_a_prompt_that_fits_is_sent_whole() -> None:
         assert tokens.estimate_messages(later.session.view(), []) < 8000
 
 
+@pytest.mark.parametrize("line", ["=" * 79, "-" * 40, "____ : ________ | ", "." * 60])
+def test_a_prompt_that_an_estimate_takes_for_long_and_that_fits_is_sent_whole(line: str) -> None:
+    """Where the estimate says that it does not fit, it is counted, however far off the estimate is."""
+    prompt = f"What is this?\n{f'{line}{chr(10)}' * 300}"
+    window = 2 * tokens.count(prompt) + 200
+    made = talk(window=window)
+    made.say("user", prompt)
+    assert not made.compactor.make_room()
+    assert (made.texts()[-1], made.events) == (prompt, [])
+
+
 def test_a_prompt_with_no_room_for_an_answer_is_cut_to_the_trigger() -> None:
     made = talk(window=8000)
     prompt = table(7700)

@@ -11,6 +11,7 @@ from wiring import KEY, asking, body_of, rows
 from agent.errors import AgentError, APIError, AuthError, ContextOverflow, OutputCapTooLarge, TemporaryError
 from agent.events import Notice
 from agent.wire.faults import KINDS, Answer, classify
+from agent.wire.memory import Memory
 
 OVERFLOWS = rows("overflow")
 LOOKALIKES = rows("lookalikes")
@@ -89,6 +90,19 @@ def test_a_silent_overflow_is_noticed(row: dict[str, Any]) -> None:
     assert reply.usage is not None and reply.usage.prompt == 4096
     assert asked.codes() == ["silent_truncation"]
     assert (known["window"], asked.client.window) == (4096, 4096)
+
+
+def test_an_image_is_not_read_in_part() -> None:
+    """Its bytes are many and its tokens few: that says nothing of a window."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 12_000}}
+    memory = Memory()
+    with ScriptedServer([text("Two screenshots.", usage=(1966, 9))], repeat_last=True) as server:
+        for _ in range(3):
+            asked = asking(server, memory=memory)
+            content = [{"type": "text", "text": "what is wrong in these?"}, picture, picture]
+            asked.ask(messages=[{"role": "user", "content": content}])
+            assert asked.codes() == []
+        assert memory.of(server.url, "scripted").get("window") is None
 
 
 @pytest.mark.parametrize("row", LOOKALIKES, ids=named)

@@ -95,7 +95,7 @@ def test_an_archive_that_cannot_be_read_stops_nothing(session: Session) -> None:
     assert compactor.now()["strategy"] == "window_plus_summary"
     told = [e for e in events if isinstance(e, Notice)]
     assert [(e.level, e.code) for e in told] == [("warning", "archive_unread")]
-    assert told[0].text.startswith(f"cannot read archive 0001 of session {session.id}: ")
+    assert told[0].text.startswith(f"Archive 0001 of session {session.id} is missing or damaged. ")
     originals.rmdir()
     (archive(session) / "elsewhere").rename(originals)
     say(session)

@@ -126,3 +126,14 @@ def test_a_cut_inside_a_turn_keeps_its_prompt() -> None:
 def test_a_summary_alone_is_not_folded_again() -> None:
     prompt = {"n": 1000, "message": {"role": "user", "content": "Go on."}}
     assert plan.fold([SUMMARY, prompt], 10) is None
+
+
+def test_images_are_left_out_one_by_one_and_said() -> None:
+    """What fits stays; the model is told what it does not see."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    message = {"role": "user", "content": [{"type": "text", "text": "What is wrong in these?"}, picture, picture]}
+    entry = {"type": "message", "n": 2, "message": message}
+    one = plan.shortened(entry, 1200, plan.LEAST)["message"]["content"]
+    assert one == [{"type": "text", "text": "What is wrong in these?\n[1 image left out: no room]"}, picture]
+    none = plan.shortened(entry, 300, plan.LEAST)["message"]["content"]
+    assert none == "What is wrong in these?\n[2 images left out: no room]"

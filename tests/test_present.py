@@ -27,3 +27,9 @@ def test_digits_are_looked_for_among_digits_in_a_row() -> None:
         False,
         False,
     ]
+
+
+def test_a_pin_is_told_by_a_line_of_its_own_and_not_by_a_quotation() -> None:
+    told = Present("Hello.\nKeep to this for the whole session: use tabs\nnever touch legacy/")
+    assert [told.tells(text) for text in ("use tabs", "never touch legacy/", "touch legacy/")] == [True, True, False]
+    assert not Present("What of this advice, which I reject?\nBob says: use tabs").tells("use tabs")

@@ -111,6 +111,26 @@ def test_where_nothing_is_answered_in_the_end_the_history_is_as_it_was(
     assert (later.out, "Never touch legacy/" in json.dumps(server.requests[0])) == ("fine\n", True)
 
 
+def test_a_compaction_that_the_run_took_back_is_not_there_to_be_redone(agent: Runner, home: Path) -> None:
+    with ScriptedServer(
+        [text("word " * 60), *[status(413, {"error": {"message": "Request body too large"}})] * 9]
+    ) as server:
+        env = at(server, CONTEXT_WINDOW="200000")
+        agent("one " + "lorem ipsum " * 300, **env)
+        assert agent("--last", "two " + "amet " * 2000, **env).code == 6
+        redone = agent("sessions", "undo", "--redo", only_log(home).stem)
+    assert (redone.code, "has no undo" in redone.err) == (4, True), redone.err
+
+
+def test_a_cap_is_not_lowered_to_a_window_that_the_server_has_outgrown(agent: Runner) -> None:
+    """A guessed window, or one that is smaller than what was taken, says nothing of the room for an answer."""
+    with ScriptedServer([text("word " * 60, usage=(13_707, 60))], repeat_last=True) as server:
+        for more in ({}, {"CONTEXT_WINDOW": "12000"}):
+            agent("one", "--compact-at", "off", "--max-tokens", "2000", **at(server, **more))
+            agent("--last", "two", "--compact-at", "off", "--max-tokens", "2000", **at(server, **more))
+    assert [request["max_tokens"] for request in server.requests] == [2000] * 4
+
+
 def test_what_was_tried_in_vain_is_not_tried_again_before_an_answer(agent: Runner, home: Path) -> None:
     with ScriptedServer(
         [text("Answer. " + "lorem ipsum " * 300), MOON, MOON, MOON, text("fine"), MOON, MOON]

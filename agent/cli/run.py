@@ -31,6 +31,7 @@ from agent.errors import (
 )
 from agent.events import Emit, Notice, TurnFinished
 from agent.log import library
+from agent.log.entries import pin_line
 from agent.loop import Turn
 from agent.messages import Message
 from agent.render import Output, Text
@@ -138,7 +139,7 @@ def _take(ask: Ask, environ: Mapping[str, str], screen: Text | JsonLines, live: 
     gear.attach(live.session, screen.emit)
     for text in ask.pin:
         live.session.append({"type": "pin", "text": text})
-        message = with_block(message, f"Keep to this for the whole session: {text}")
+        message = with_block(message, pin_line(text))
     live.turn = gear.turn(live.session, screen.emit, shape.response_format() if shape else None)
     if is_compact_command(message):
         outcome = gear.compact(instructions=str(message["content"])[len(COMPACT) :].strip())
@@ -221,6 +222,8 @@ def raise_unless_compacted(outcome: Mapping[str, Any], id: str) -> None:
     Raises: AgentError.
     """
     if outcome["outcome"] in ("no_summary", "failed"):
+        if outcome.get("unsaved"):
+            raise StorageError(str(outcome["text"]))
         hint = f"Without a model's summary: agent sessions compact {id} --strategy raw_fallback"
         raise AgentError("The session was not compacted", hint)
 

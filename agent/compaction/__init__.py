@@ -51,7 +51,7 @@ LARGER = "Use a larger window (--window), fewer tools (--tools, --no-tools) or a
 HARDER = (1, 2, 8, 32)
 """What a compaction aims for is divided by this when a server refuses the context again and again."""
 NEAR = 0.25
-"""An estimate within this share of the trigger is counted exactly before it decides."""
+"""An estimate from this share below the trigger on is counted before it decides."""
 
 
 # ---- effects ----
@@ -211,8 +211,8 @@ class Compactor:
         about = (self._session.meta, self._session.entries, self._model.name, self.tools)
         size = context_size(*about)
         bounds = (self.limits.trigger or self.limits.window, self.limits.window)
-        near = any(abs(size.tokens - bound) < NEAR * bound for bound in bounds)
-        if near and not size.reported and calibration(*about) == 1.0:
+        near = any(size.tokens > (1 - NEAR) * bound for bound in bounds)
+        if near and (size.reported or calibration(*about) == 1.0):
             counted = context_size(*about, measure=count)
             self._counted = counted.tokens / max(1, size.tokens)
             return counted
@@ -349,7 +349,7 @@ class Compactor:
             self._unsaved = error
             told = f"The compaction could not be saved; the history is unchanged: {error}"
             self._attempted(work, answer, told)
-            return self._unchanged("failed", told, answer)
+            return self._unchanged("failed", told, answer) | {"unsaved": True}
         self._past.remember()
         after = len(context.system) + len(summaries) + len(draft.body)
         self._emit(Compacted(entry, len(context.system) + len(context.body), after, archive, answer.cost))

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from agent.compaction import plan, summary
+from agent.compaction import plan
+from agent.compaction.frame import brief, framed
 from agent.compaction.past import Past
 from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
 from agent.log.entries import Entry, replay
@@ -45,9 +46,13 @@ class Draft:
 
     def cuts_prompt(self, before: Sequence[Entry]) -> str:
         """What of the last prompt is left out, in words; "" where it is as it was `before`."""
-        was, now = (text_of(plan.last_prompt(body).get("message", {})) for body in (before, self.body))
-        left = f"the middle of the prompt ({len(was):,} characters): the model sees only its beginning and end"
-        return left if len(now) < len(was) else ""
+        was, now = (plan.last_prompt(body).get("message", {}) for body in (before, self.body))
+        images = len(plan.images(was)) - len(plan.images(now))
+        if images > 0:
+            return f"{images} image{'s' * (images > 1)} of the prompt"
+        size = len(text_of(was))
+        left = f"the middle of the prompt ({size:,} characters): the model sees only its beginning and end"
+        return left if len(text_of(now)) < size else ""
 
 
 def sent(context: Material, draft: Draft, tools: Sequence[Schema] = (), measure: Measure = estimate) -> int:
@@ -110,7 +115,7 @@ def drafted(
         size = plan.size(kept)
     earlier = plan.head_and_tail(cut.covers[2], room.written * 2)
     facts = past.record_beside(kept).within(record, written, strictly=strictly)
-    lead = framing(cut, written, summary.framed(past.frame(cut), written, facts, earlier), past.role)
+    lead = framing(cut, written, framed(past.frame(cut), written, facts, earlier), past.role)
     tokens = round((context.fixed + size) * context.ratio) + round(message_tokens(lead["message"]) * context.ratio)
     return Draft(strategy, kept, cut.folded, tokens, lead)
 
@@ -138,7 +143,7 @@ def fitting(context: Material, draft: Draft | None, room: Room, job: Job, past: 
 def _less(context: Material, room: Room, job: Job, past: Past, free: int) -> Iterator[Draft]:
     """The last prompt and step with a smaller record, with a line for it, with none; at last they are shortened."""
     cut = plan.last(context.body)
-    line = [framing(cut, "", summary.brief(past.frame(cut)), past.role)] if cut.folded else []
+    line = [framing(cut, "", brief(past.frame(cut)), past.role)] if cut.folded else []
     if cut.folded:
         for share in (2, 4):
             yield drafted(FALLBACK, context, cut, room._replace(record=room.record // share), job, past, strictly=True)

@@ -23,7 +23,7 @@ from agent.log.logfile import beside, generation_paths
 from agent.messages import text_of
 from agent.session import Session
 
-VERSION = 3
+VERSION = 4
 KEPT = 3_000
 """Statements that are kept from one compaction to the next, up to twice as many before they are thinned again: several
 times what a large record holds."""

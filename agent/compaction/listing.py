@@ -26,7 +26,7 @@ def listed(chosen: Sequence[Statement]) -> str:
     for kind, heading in HEADINGS.items():
         of_kind = [s for s in chosen if s.kind == kind]
         if of_kind and kind in (CHANGED, READ):
-            sections.append(f"{heading}\n{', '.join(dict.fromkeys(s.text for s in of_kind))}")
+            sections.append(f"{heading}\n{', '.join(dict.fromkeys(' '.join(s.text.split()) for s in of_kind))}")
         elif of_kind:
             sections.append("\n".join([heading, *_lines(of_kind)]))
     return defused("\n".join(sections))

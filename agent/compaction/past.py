@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from agent.compaction import gleaned, plan, record, summary
+from agent.compaction.frame import Frame
 from agent.compaction.inert import defused
 from agent.compaction.present import Present
 from agent.compaction.statements import USER
@@ -35,10 +36,10 @@ class Past:
         self._packed = b""
         self._source: tuple[plan.Fold, summary.Source] | None = None
 
-    def frame(self, cut: plan.Fold) -> summary.Frame:
+    def frame(self, cut: plan.Fold) -> Frame:
         """What the summary message says of the messages it stands for."""
         first, last, _ = cut.covers
-        return summary.Frame(first, last, f"{self._session.id}.archive", recall=self._recall)
+        return Frame(first, last, f"{self._session.id}.archive", recall=self._recall)
 
     @cached_property
     def gathered(self) -> record.Gathered:

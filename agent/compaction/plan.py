@@ -19,8 +19,8 @@ from itertools import takewhile
 from typing import Any
 
 from agent.log.entries import Entry
-from agent.messages import text_of, tool_calls
-from agent.tokens import MESSAGE_OVERHEAD, estimate, message_tokens
+from agent.messages import Message, text_of, tool_calls
+from agent.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, message_tokens
 
 STALE_AFTER = 4
 """This many of the newest results are not stale, as far as the tail has room for them."""
@@ -231,11 +231,23 @@ def shortened(entry: Entry, room: int, least: int = SHORTEST) -> Entry:
         message["tool_calls"] = [_short_call(raw, share, n) for raw in message["tool_calls"]]
         room -= message_tokens({**message, "content": ""})
     text = text_of(message)
-    if least < SHORTEST and isinstance(message.get("content"), list):  # an image has no head and tail
-        message["content"] = text = text or "[…]"
+    if least < SHORTEST and (shown := images(message)):  # an image has no head and tail
+        kept = shown[: max(0, (room - MESSAGE_OVERHEAD - estimate(text)) // IMAGE_TOKENS)]
+        left = len(shown) - len(kept)
+        text += f"\n[{left} image{'s' * (left > 1)} left out: no room]" * bool(left)
+        if kept:
+            return {**entry, "message": {**message, "content": [{"type": "text", "text": text}, *kept]}, "pruned": True}
+        message["content"] = text
     if estimate(text) > room:
         message["content"] = head_and_tail(text, max(least // 2, room - MESSAGE_OVERHEAD), n)
     return {**entry, "message": message, "pruned": True}
+
+
+def images(message: Message) -> list[Any]:
+    """The parts of a message that are no text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") not in ("text", None)]
 
 
 def head_and_tail(text: str, room: int, n: Any = None) -> str:

@@ -9,6 +9,7 @@ import re
 from functools import cached_property
 
 from agent import anchors
+from agent.log.entries import pin_line
 
 _DIGITS = re.compile(r"\d+")
 _PIECE, _STEP, _FAR, _LONG = 6, 3, 48, 8_000
@@ -52,9 +53,9 @@ class Present:
         return False
 
     def tells(self, text: str) -> bool:
-        """Whether a text is a line of it, or what a line says after a colon: no quotation inside of another sentence."""
+        """Whether a text is a line of it, as it is or as a pin is told: no quotation inside of another sentence."""
         wanted = _line(text)
-        return bool(wanted) and any(line == wanted or line.endswith(f": {wanted}") for line in self._lines)
+        return bool(wanted) and not self._lines.isdisjoint((wanted, _line(pin_line(text))))
 
     @cached_property
     def _lines(self) -> set[str]:

@@ -31,9 +31,9 @@ from agent.compaction.cutting import (
     telling,
     told_and_asked,
 )
-from agent.compaction.plan import role
-from agent.log.entries import Entry
-from agent.messages import ToolCall, text_of, tool_calls
+from agent.compaction.plan import images, role
+from agent.log.entries import Entry, recalled
+from agent.messages import Message, ToolCall, text_of, tool_calls
 from agent.tokens import estimate
 
 USER, CHANGED, READ, COMMAND, ERROR, CALL, FACT = "user", "changed", "read", "command", "error", "call", "fact"
@@ -111,26 +111,23 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
 
 _BLOCK = r'^<(?P<tag>(?:file|stdin)(?:-\d+)?)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>$'
 _ATTACHED = re.compile(_BLOCK + ")", re.DOTALL | re.MULTILINE)
-_ATTACHED_OR_CUT = re.compile(_BLOCK + r"|\Z)", re.DOTALL | re.MULTILINE)
-_OPENS = re.compile(r"^<(?:file|stdin)", re.MULTILINE)
 _CLOSES = re.compile(r"^</(?:file|stdin)(?:-\d+)?>$", re.MULTILINE)
 """Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule."""
 
 
 def _said(n: int, text: str, role: str) -> Iterator[Statement]:
     """The statements of one message's text."""
-    whole, text = text, sampled(text)
     if role in ("tool", FILE):
-        yield from _shown(n, text, AGAIN if role == FILE else 1.0)
-    elif role == "user" and (_CLOSES if text is whole else _OPENS).search(text):
-        attached = _ATTACHED if text is whole else _ATTACHED_OR_CUT
-        yield from _typed(n, typed := attached.sub("\n", text))
-        for block in attached.finditer(text):  # a prompt that is nothing but a file is what the user wants
-            yield from _shown(n, block["inside"], 1.0) if typed.strip() else _spoken(n, block["inside"], USER)
+        yield from _shown(n, sampled(text), AGAIN if role == FILE else 1.0)
+    elif role == "user" and _CLOSES.search(text):
+        yield from _typed(n, typed := sampled(_ATTACHED.sub("\n", text)))
+        for block in _ATTACHED.finditer(text):  # a prompt that is nothing but a file is what the user wants
+            inside = sampled(block["inside"])
+            yield from _shown(n, inside, 1.0) if typed.strip() else _spoken(n, inside, USER)
     elif role == "user":
-        yield from _typed(n, text)
+        yield from _typed(n, sampled(text))
     else:
-        yield from _spoken(n, text, FACT)
+        yield from _spoken(n, sampled(text), FACT)
 
 
 def _sentences(text: str, kind: str) -> Iterator[tuple[str, bool]]:
@@ -161,6 +158,13 @@ def _replied(n: int, before: str, text: str) -> Iterator[Statement]:
     if told and not inert.orders(told):
         pair = f"{told} → {answer}"
         yield Statement(n, USER, pair, {anchors.fold(pair): ANSWERED})
+
+
+def _pictured(n: int, message: Message) -> Iterator[Statement]:
+    """That there were images, which a record cannot show."""
+    if found := len(images(message)):
+        told = f"({found} image{'s' * (found > 1)} attached)"
+        yield Statement(n, USER, told, {f"image {n}": OWN_WORDS})
 
 
 def _spoken(n: int, text: str, kind: str) -> Iterator[Statement]:
@@ -301,10 +305,10 @@ def gather(
                 spare -= len(text)
                 text = striking(text, SCANT)
             if who == "user":
-                out.statements += _replied(n, before, text)
+                out.statements += [*_replied(n, before, text), *_pictured(n, entry["message"])]
             if who in ("user", "assistant"):
                 before = text if who == "assistant" else ""
-            if who in ("user", "assistant", "tool"):
+            if who in ("user", "assistant") or (who == "tool" and not recalled(entry)):
                 out.statements += _said(n, text, FILE if str(entry["message"].get("tool_call_id")) in files else who)
             for call in tool_calls(entry["message"]):
                 acts = list(_acts(n, call, results.get(call.id, {})))

@@ -93,8 +93,8 @@ Without = Callable[[Sequence[Entry], Sequence[Entry], Entry], list[Entry]]
 
 
 def newest(entries: Sequence[Entry], kind: str) -> Entry | None:
-    """The newest compaction, or the newest undo that is not itself a redo."""
-    found = [e for e in entries if e["type"] == kind and not e.get("redo")]
+    """The newest compaction, or the newest undo that is not itself a redo. What a run took back itself nobody undid."""
+    found = [e for e in entries if e["type"] == kind and not e.get("redo") and not e.get("refused")]
     return max(found, key=lambda e: int(e["n"]), default=None)
 
 

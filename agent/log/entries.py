@@ -26,6 +26,17 @@ INTERRUPTED = "interrupted, outcome unknown: the run ended before a result was s
 KNOWN_TYPES = frozenset({"meta", "message", "compaction", "attempt", "undo", "failed", "pin"})
 
 
+def pin_line(text: str) -> str:
+    """How the model is told a pin with the prompt that it came with."""
+    return f"Keep to this for the whole session: {text}"
+
+
+def recalled(entry: Entry) -> bool:
+    """Whether it is a result of `recall`: it quotes what stands in the session anyway."""
+    about = entry.get("tool")
+    return isinstance(about, dict) and about.get("name") == "recall"
+
+
 class Line(NamedTuple):
     """One line of a file: `number` from 1, `offset` in bytes, `raw` without its LF; `entry`, or why it has none."""
 

@@ -179,12 +179,15 @@ def _collector_paused() -> Iterator[None]:
 
 
 def generation_paths(path: str) -> list[str]:
-    """The archived generations of the log at `path`, oldest first; the log itself is not among them."""
+    """The archived generations of the log at `path`, oldest first; the log itself is not among them, nor is a link or
+    anything else that is no plain file."""
     folder = beside(path, "archive")
     if os.path.islink(folder):
         return []
     try:
-        found = [(int(m[1]), m[0]) for m in map(_GENERATION.fullmatch, os.listdir(folder)) if m]
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        found = [(int(m[1]), m[0]) for m in map(_GENERATION.fullmatch, names) if m]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [os.path.join(folder, name) for _, name in sorted(found)]
