@@ -346,6 +346,10 @@ def _check_names(path: str, table: Mapping[str, Any], known: set[str]) -> None:
 
             near = difflib.get_close_matches(name, known, 1)
             hint = f"Did you mean {near[0]}?" if near else "`agent config show` lists every setting"
+            if "key" in name:
+                hint = (
+                    "Keys are read from the environment only: OPENAI_API_KEY, or the variable that `agent models` names"
+                )
             raise ConfigError(f"{path}: there is no setting {name!r}", hint)
 
 

@@ -27,16 +27,9 @@ from agent.events import (
     TurnFinished,
     Waiting,
 )
+from agent.lines import budget_line, compacting_line, folded_messages, not_compacted_line, visible, waiting_line
 from agent.messages import Usage, text_of, tool_calls
-from agent.render import (
-    Output,
-    budget_line,
-    compacting_line,
-    folded_messages,
-    not_compacted_line,
-    visible,
-    waiting_line,
-)
+from agent.render import Output
 
 # ---- lines, pure ----
 

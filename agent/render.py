@@ -8,7 +8,6 @@ are made visible, whoever wrote them.
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import AgentError
@@ -27,155 +26,28 @@ from agent.events import (
     TurnFinished,
     Waiting,
 )
+from agent.lines import (
+    archive_path,
+    budget_line,
+    compacted_line,
+    compacting_line,
+    excerpt,
+    last_line,
+    not_compacted_line,
+    one_line,
+    tool_line,
+    visible,
+    waiting_line,
+    within,
+)
 
 if TYPE_CHECKING:
     from agent.patience import Patience
 
-# ---- text, pure ----
-
-_ACTS_ON_TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN, _YELLOW, _RED, _DIM = "", "33", "31", "2"
 
 
-def visible(text: str, *, keep_cr: bool = False) -> str:
-    """`text` with every control character except newline and tab written out: ESC becomes `^[`, U+202E `<U+202E>`.
-
-    `keep_cr` keeps carriage returns, for an answer that goes into a file or pipe.
-    """
-
-    if text.isprintable():  # the everyday fragment: no search
-        return text
-
-    def written(found: re.Match[str]) -> str:
-        character = found.group()
-        code = ord(character)
-        if keep_cr and character == "\r":
-            return character
-        return f"^{chr(code ^ 64)}" if code < 32 or code == 127 else f"<U+{code:04X}>"
-
-    return _ACTS_ON_TERMINAL.sub(written, text)
-
-
-def number(count: int) -> str:
-    return f"{count:,}"
-
-
-def share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "?"
-
-
-def one_line(text: str, width: int = 100) -> str:
-    """The first line of `text`, made visible, cut at `width` characters with an ellipsis."""
-    first, _, rest = text.strip().partition("\n")
-    return visible(first[: width - 1] + "…" if len(first) >= width or rest else first)
-
-
-def within(text: str, columns: int) -> str:
-    """The beginning of one line that fits into so many columns of a terminal; wide characters take two."""
-    import unicodedata
-
-    shown, left = "", columns - 1
-    for char in one_line(text, max(2, columns)):
-        left -= 1 + (unicodedata.east_asian_width(char) in "WF")
-        if left < 0:
-            return shown[:-1] + "…"
-        shown += char
-    return shown
-
-
-def budget_line(event: Budget) -> str:
-    used = f"{number(event.used)}/{number(event.window)} tokens, {share(event.used, event.window)}"
-    if event.estimated:
-        window = f"{event.model} → {number(event.window)} tokens ({event.source})"
-        return f"window: {window}; context about {used}, estimated"
-    return f"context: {used}, reported"
-
-
-def compacting_line(event: Compacting) -> str:
-    reasons = {"threshold": "near the window", "overflow": "the server says it is too long", "manual": "asked for"}
-    why = reasons.get(event.reason, event.reason)
-    why = "over the window" if event.reason == "threshold" and event.tokens > event.window else why
-    return f"compacting: {why}; {event.messages} messages, {number(event.tokens)} tokens of {number(event.window)} ..."
-
-
-def compacted_line(event: Compacted) -> str:
-    record = event.record
-    tokens = record.get("tokens", {})
-    folded = folded_messages(event)
-    became = {
-        "pruned": "old tool results replaced by stubs",
-        "shortened": "overlong messages cut to their beginning and end",
-        "window_plus_summary": f"{folded} messages → 1 summary",
-        "raw_fallback": f"{folded} messages cut, no summary{why_no_summary(record)}",
-    }.get(record.get("strategy", ""), str(record.get("strategy")))
-    parts = [
-        f"compacted: {became}",
-        f"{event.messages_before} → {event.messages_after} messages",
-        f"{number(tokens.get('before', 0))} → about {number(tokens.get('after_estimate', 0))} tokens",
-        f"{record.get('ms', 0) / 1000:.1f} s",
-    ]
-    if event.cost is not None:
-        parts.append(f"${event.cost:.4f}")
-    return " · ".join([*parts, f"originals: {event.archive}"])
-
-
-def archive_path(session_path: str, archive: str) -> str:
-    """Where an archived generation lies, from the path of its session."""
-    from agent.log.logfile import beside  # an installation may lack what that needs, and this is what says so
-
-    return os.path.join(beside(session_path, "archive"), f"{archive}.jsonl")
-
-
-def folded_messages(event: Compacted) -> int:
-    """How many messages of the context one summary message replaced."""
-    return max(0, event.messages_before - event.messages_after + 1)
-
-
-def why_no_summary(record: dict[str, Any]) -> str:
-    """The reasons of the checks, in words."""
-    from agent.compaction.summary import REASONS
-
-    reasons = record.get("checks", {}).get("reasons", [])
-    return f" ({'; '.join(REASONS.get(reason, reason) for reason in reasons)})" if reasons else ""
-
-
-def not_compacted_line(event: NotCompacted) -> str:
-    return (
-        {
-            "nothing": "nothing to compact",
-            "no_summary": "no summary produced, history kept",
-            "failed": "compaction failed, history kept",
-        }.get(event.why, event.why)
-        + (f": {event.text}" if event.text else "")
-        + cost_of_attempt(event)
-    )
-
-
-def cost_of_attempt(event: NotCompacted) -> str:
-    """What asking in vain took."""
-    if event.usage is None:
-        return ""
-    cost = "" if event.cost is None else f", ${event.cost:.4f}"
-    return f" · the attempt used {number(event.usage.prompt)} tokens in, {number(event.usage.completion)} out{cost}"
-
-
-def waiting_line(event: Waiting) -> str:
-    return f"waiting {event.seconds:.1f} s before retry {event.attempt} of {event.attempts}: {event.reason}"
-
-
-def last_line(event: TurnFinished) -> str:
-    steps = f"{event.steps} step{'s' if event.steps != 1 else ''}"
-    usage = event.usage
-    if usage is None:
-        tokens = "tokens not reported"
-    else:
-        cached = f" ({number(usage.cached)} cached)" if usage.cached is not None else ""
-        tokens = f"last input {number(usage.prompt)} tokens{cached}, {number(event.total.completion)} out"
-    cost = f" · ${event.cost:.4f}" if event.cost is not None else ""
-    return f"{steps} · {tokens}{cost} · finish_reason={event.finish_reason}"
-
-
-# ---- effects: the streams ----
+# ---- the streams ----
 
 
 class Output:
@@ -316,8 +188,7 @@ class Text:
         if text:
             if self.awaited or self.waiting:
                 self.awaits("")
-            shown = text if text.isprintable() else visible(text, keep_cr=not self.to_terminal)
-            self.out.write(shown.encode())
+            self.out.write((visible(text) if self.to_terminal else text).encode("utf-8", "replace"))
             self.mid_line = text[-1] != "\n"
 
     def _end_answer(self) -> None:
@@ -347,10 +218,13 @@ class Text:
         self.line(f"tool: {event.name} {one_line(event.summary)}")
 
     def _tool_finished(self, event: ToolFinished) -> None:
-        state = "denied" if event.denied else "done" if event.ok else "failed"
-        why = event.detail.get("refusal") or event.text
-        told = f": {one_line(why, 300 if event.denied else 100)}" if self.verbose or not event.ok else ""
-        self.line(f"tool: {event.name} {state} in {event.seconds:.1f} s{told}", _PLAIN if event.ok else _YELLOW)
+        told = tool_line(event)
+        if event.denied and self.quiet:
+            self._raw(f"agent: {told.removeprefix('tool: ')}", _YELLOW)
+        self.line(told, _PLAIN if event.ok else _YELLOW)
+        if self.verbose:
+            for line in excerpt(event.text):
+                self.line(f"  {line}", _DIM)
         self._await_model()
 
     def _await_model(self) -> None:

@@ -45,6 +45,13 @@ def option(flags: tuple[str, ...], metavar: str) -> str:
     return ", ".join(f"\\fB{roff(flag)}\\fR{value}" for flag in flags)
 
 
+def exit_codes() -> list[tuple[str, str, str]]:
+    """Code, meaning and whether to run again, as the table of README has them."""
+    readme = (HERE.parent / "README.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) ?\|$", readme, re.MULTILINE)
+    return [(code, meaning.replace("`", ""), again.replace("`", "")) for code, meaning, again in rows]
+
+
 def lines() -> Iterator[str]:
     title, _, usage = INTRODUCTION.partition("\n\n")
     name, _, claim = title.partition(": ")
@@ -72,9 +79,9 @@ def lines() -> Iterator[str]:
     )
     commands, _, rest = EPILOGUE.partition("Exit codes: ")
     yield from (".PP", roff(" ".join(commands.split())), ".SH EXIT STATUS")
-    codes, _, order = rest.partition(" Settings: ")
-    for code, meaning in re.findall(r"(\d+) ([^,.]+)", " ".join(codes.split())):
-        yield from (".TP", f"\\fB{code}\\fR", roff(meaning))
+    _, _, order = rest.partition(" Settings: ")
+    for code, meaning, again in exit_codes():
+        yield from (".TP", f"\\fB{code}\\fR", roff(f"{meaning}. Run again: {again}." if again else f"{meaning}."))
     yield ".SH ENVIRONMENT"
     for variable, about in VARIABLES:
         yield from (".TP", f"\\fB{variable}\\fR", about)

@@ -948,3 +948,33 @@ def test_suspended_and_resumed(home: Path, tmp_path: Path) -> None:
         done = ended(process)
     assert (done.code, done.out) == (0, "whole\n")
     assert shape(only_log(home))[-1] == "assistant: Half whole"
+
+
+def test_what_is_not_text_and_what_is_probably_a_file_is_said(agent: Runner, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are told of; so is a file name that became part of the prompt."""
+    (tmp_path / "latin1.txt").write_bytes("caf\u00e9 na\u00efve".encode("latin-1"))
+    (tmp_path / "more.txt").write_text("more")
+    with ScriptedServer([text("ok")], repeat_last=True) as server:
+        done = agent("-f", "latin1.txt", "more.txt", "what?", cwd=tmp_path, **at(server))
+        piped = agent("what?", stdin=b"caf\xe9", **at(server))
+    assert "warning: latin1.txt is not all UTF-8: 2 bytes or so cannot be shown to the model" in done.err.splitlines()
+    assert (
+        "warning: 'more.txt' is a file here, but part of the prompt: each file needs its own -f"
+        in done.err.splitlines()
+    )
+    assert (
+        "warning: standard input is not all UTF-8: 1 byte or so cannot be shown to the model" in piped.err.splitlines()
+    )
+
+
+def test_a_session_whose_first_prompt_was_cut_is_listed_with_its_words(agent: Runner) -> None:
+    prompt = "look at this list " + " ".join(map(str, range(60_000)))
+    with ScriptedServer([text("a list")], repeat_last=True) as server:
+        agent("-q", stdin=prompt.encode(), **at(server, CONTEXT_WINDOW="8000"))
+    assert "look at this list" in agent("sessions", "list", "--all").out
+
+
+def test_searching_for_several_words_needs_no_quotes(agent: Runner) -> None:
+    with ScriptedServer([text("the heron is grey")]) as server:
+        agent("-q", "which bird?", **at(server))
+    assert "the heron is grey" in agent("sessions", "search", "heron", "is").out

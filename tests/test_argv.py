@@ -47,9 +47,20 @@ def test_a_line_is_read(line: str, words: list[str], given: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("--modle x hi", "There is no option --modle (did you mean --model or --profile?). See agent --help"),
-        ("-x hi", "There is no option -x. See agent --help"),
-        ("-qx hi", "There is no option -x. See agent --help"),
+        (
+            "--modle x hi",
+            "There is no option --modle. Did you mean --model? See agent --help; a prompt that begins with a dash: agent -- PROMPT",
+        ),
+        ("-x hi", "There is no option -x. See agent --help; a prompt that begins with a dash: agent -- PROMPT"),
+        ("-qx hi", "There is no option -x. See agent --help; a prompt that begins with a dash: agent -- PROMPT"),
+        (
+            "--resume x hi",
+            "There is no option --resume. Did you mean -c ID? See agent --help; a prompt that begins with a dash: agent -- PROMPT",
+        ),
+        (
+            "--frobnicate hi",
+            "There is no option --frobnicate. See agent --help; a prompt that begins with a dash: agent -- PROMPT",
+        ),
         ("hi -m", "Option '-m' requires a value. See agent --help"),
         ("--last=yes hi", "Option '--last' does not take a value. See agent --help"),
     ],

@@ -23,7 +23,7 @@ tools
 anchors compaction.plan compaction.inert compaction.cutting compaction.replies compaction.rules compaction.statements compaction.present compaction.listing compaction.record compaction.gleaned compaction.guards compaction.form compaction.frame compaction.summary compaction.past compaction.room compaction.asking compaction.draft compaction.entries compaction gate
 loop
 wire.memory wire.truncation wire.retry wire.sse wire.amiss wire.refusal wire.overflow wire.kinds wire.faults wire.usage wire.toolcalls wire.foreign wire.leaked wire.reasoning wire.stream wire.adapt wire.body wire.transport wire.probes wire.exchange client wire.doctor
-patience render jsonlines views.printing local cli.completion
+patience lines render jsonlines views.printing local cli.completion
 cli.prompt cli.asking cli.outfile cli.structured cli.asked cli.equipment cli.opening views.scales cli.run cli.examine importers cli.verbs cli.history cli.gathering cli.commands cli.dispatch cli.grammar cli __main__
 """.split()
 """The reading order. A module imports only modules that stand before it, wherever the import is written."""

@@ -199,7 +199,7 @@ def test_the_names_in_jq_are_names_in_the_result(shell: Any) -> None:
         command = "agent --json --no-session --strict --deny bash 'how many functions?' 2>/dev/null; echo $?"
         *events, code = shell(command, env)
     result = json.loads(events[-1])
-    known = {*result, *result["usage"], *result["permission_denials"][0]}
+    known = {*result, *result["usage"], *result["error"], *result["permission_denials"][0]}
     assert set(re.findall(r"\.([a-z_]+)", filters)) - {"jsonl"} <= known
     assert (result["exit_code"], code) == (5, "5")
 

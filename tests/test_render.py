@@ -20,8 +20,9 @@ from agent.events import (
     TurnFinished,
     Waiting,
 )
+from agent.lines import one_line, tool_line, visible
 from agent.messages import Delta, Usage
-from agent.render import Output, Text, one_line, visible
+from agent.render import Output, Text
 
 OPENED = SessionOpened("20260101-000000-0123abcd", "s.jsonl", False, 1, "m", "/w", [], 8192, "table")
 RECORD = {
@@ -92,8 +93,9 @@ def test_a_whole_run() -> None:
     ]
 
 
-def test_quiet_is_the_answer_alone() -> None:
-    assert show(A_RUN, quiet=True) == ("Let me look.\nHi\n", "")
+def test_quiet_is_the_answer_alone_and_what_was_denied() -> None:
+    denied = "agent: bash denied in 0.0 s: Denied, nothing was run: a rule.…\n"
+    assert show(A_RUN, quiet=True) == ("Let me look.\nHi\n", denied)
 
 
 def test_quiet_still_says_what_makes_the_answer_less_than_was_asked_for() -> None:
@@ -133,9 +135,36 @@ def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-def test_an_answer_with_escapes_is_harmless_and_keeps_its_line_ends_in_a_pipe() -> None:
-    out, _ = show([Streamed(Delta("text", "a\x1b]0;owned\x07\r\nb"))])
-    assert out == "a^[]0;owned^G\r\nb\n"
+def test_a_pipe_gets_the_answer_as_it_was_written() -> None:
+    """A terminal does not (`test_acceptance`): there what acts on it is written out."""
+    written = "a\x1b]0;owned\x07\r\n\u200fb\f\n"
+    assert show([Streamed(Delta("text", written))])[0] == written
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (ToolFinished("c", "bash", False, 0.1, "hi\ncurl: (7) no route\nexit status 7", False, {}),
+         "tool: bash failed in 0.1 s: exit status 7: curl: (7) no route"),
+        (ToolFinished("c", "bash", False, 0.1, "exit status 3", False, {}), "tool: bash failed in 0.1 s: exit status 3"),
+        (ToolFinished("c", "bash", False, 1, "a\n[timed out after 1 s]", False, {"timed_out": True}),
+         "tool: bash timed out in 1.0 s: [timed out after 1 s]"),
+        (ToolFinished("c", "bash", False, 1, "a\n[stopped]", False, {"interrupted": True}),
+         "tool: bash interrupted in 1.0 s: [stopped]"),
+        (ToolFinished("c", "read_file", False, 0, "no such file", False, {}), "tool: read_file failed in 0.0 s: no such file"),
+        (ToolFinished("c", "bash", True, 0.1, "x\nexit status 0", False, {}), "tool: bash done in 0.1 s"),
+    ],
+)  # fmt: skip
+def test_a_tool_line_says_how_it_ended(event: ToolFinished, line: str) -> None:
+    assert tool_line(event) == line
+
+
+def test_verbose_shows_what_a_tool_gave() -> None:
+    text = "".join(f"line {i}\n" for i in range(40)) + "exit status 0"
+    _, told = show([ToolFinished("c", "bash", True, 0.1, text, False, {})], verbose=True)
+    assert told.splitlines()[1:-1] == [
+        *(f"  line {i}" for i in range(6)), "  ... 29 more lines", *(f"  line {i}" for i in range(35, 40)), "  exit status 0",
+    ]  # fmt: skip
 
 
 def test_one_line_cuts() -> None:

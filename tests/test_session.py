@@ -577,7 +577,10 @@ def test_a_second_run_is_told_who_holds_the_session(store: str) -> None:
             SessionBusy, match=rf"session a is in use by another run \(process {os.getpid()}\)"
         ) as caught:
             Session.open(store, "a")
-        assert (caught.value.exit_code, caught.value.hint) == (7, "Wait for it with --wait SECONDS")
+        assert (caught.value.exit_code, caught.value.hint) == (
+            7,
+            "Wait for it with --wait SECONDS; a turn can go on in a copy: --fork",
+        )
     with Session.open(store, "a") as session:
         assert session.entries == []
     assert os.path.exists(f"{store}/a.lock")

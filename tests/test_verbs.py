@@ -87,7 +87,11 @@ def test_list(store: str, sessions) -> None:  # type: ignore[no-untyped-def]
 def test_an_empty_store(store: str, sessions, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """Nothing on stdout, a notice on stderr, exit 0; the store is not made."""
     where = str(tmp_path / "none")
-    assert (*sessions("list", "--session-dir", where),) == (0, "", f"agent: no sessions in {where}\n")
+    assert (*sessions("list", "--session-dir", where),) == (
+        0,
+        "",
+        f"agent: no sessions in {where}, which is not there\n",
+    )
     assert (*sessions("list", "--json", "--session-dir", where),) == (0, "", "")
     assert not os.path.exists(where)
 

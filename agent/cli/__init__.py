@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         sys.stdout.write(f"{version_line()}\n")
         return Exit.DONE
     from agent.cli.grammar import invoke
-    from agent.render import visible
+    from agent.lines import visible
 
     try:
         return invoke(argv)

@@ -16,6 +16,16 @@ from typing import Any
 from agent.cli.options import OPTIONS, Row
 from agent.errors import UsageError
 
+HOW = "See agent --help; a prompt that begins with a dash: agent -- PROMPT"
+ELSEWHERE = {
+    "--resume": "-c ID", "--session": "-c ID", "--session-id": "-n NAME", "--image": "-f PATH", "--attach": "-f PATH",
+    "--attachment": "-f PATH", "--workdir": "-C DIR", "--cwd": "-C DIR", "--dir": "-C DIR", "--silent": "-q", "-y": "--yolo",
+    "--yes": "--yolo", "--dangerously-skip-permissions": "--yolo", "--full-auto": "--yolo", "--max-turns": "--max-steps N",
+    "--api-key": "OPENAI_API_KEY, a variable", "--base-url": "OPENAI_BASE_URL, a variable", "--stream": "nothing: it streams",
+    "--no-stream": "--output-format json", "--ephemeral-session": "--no-session", "--system-prompt": "-s TEXT",
+    "--allowed-tools": "--allow RULE", "--disallowed-tools": "--deny RULE", "--no-color": "--color never",
+}  # fmt: skip
+"""What options of similar tools are called here."""
 HELP = Row("help", ("-h", "--help"), "", "this page")
 _ROWS = [row for group in OPTIONS.values() for row in group]
 _BY_FLAG = {flag: row for row in (*_ROWS, HELP) for flag in row.flags}
@@ -73,12 +83,13 @@ def _take(flag: str, value: str | None, rest: list[str], values: dict[str, Any])
 
 
 def _row(flag: str) -> Row:
-    """Raises: UsageError, with the nearest spelling."""
+    """Raises: UsageError, with the nearest spelling or what other tools' options are called here."""
     row = _BY_FLAG.get(flag)
     if row is None:
         import difflib
 
-        near = difflib.get_close_matches(flag, [known for known in _BY_FLAG if len(known) > 2], 2) if flag[2:] else []
-        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
-        raise UsageError(f"There is no option {flag}{meant}", "See agent --help")
+        known = [known for known in _BY_FLAG if len(known) > 2]
+        near = difflib.get_close_matches(flag, known, 1, 0.75) if flag[2:] else []
+        meant = ELSEWHERE.get(flag) or next(iter(near), "")
+        raise UsageError(f"There is no option {flag}", f"Did you mean {meant}? {HOW}" if meant else HOW)
     return row

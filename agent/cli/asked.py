@@ -185,8 +185,11 @@ def read_prompt(ask: Ask, emit: Emit) -> Message:
     """Words, files and standard input as one message. Raises: UsageError."""
     has_prompt = bool([word for word in ask.words if word != "-"] or [name for name in ask.file if name != "-"])
     stdin, silent = None, False
+    waits = "-" in [*ask.words, *ask.file]
+    if waits and not ask.no_stdin and os.isatty(0):
+        emit(Notice("info", "reading_stdin", "reading standard input; Ctrl-D ends it"))
     if not ask.no_stdin:
-        stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait="-" in [*ask.words, *ask.file])
+        stdin, silent = prompt.read_stdin(has_prompt=has_prompt, wait=waits)
     if not ask.words and not ask.file and not (stdin or "").strip():
         raise UsageError(f"There is no prompt\n\n{INTRODUCTION}")
     if silent:
@@ -198,4 +201,15 @@ def read_prompt(ask: Ask, emit: Emit) -> Message:
             images.append(url)
         else:
             files.append((name, text or ""))
+    for name, text in (("standard input", stdin or ""), *(f for f in files if f[0] != "-")):
+        if told := prompt.undecoded(name, text):
+            emit(Notice("warning", "not_utf8", told))
+    if ask.file and (stray := next((word for word in ask.words if "." in word and os.path.isfile(word)), None)):
+        emit(
+            Notice(
+                "warning",
+                "file_in_prompt",
+                f"{stray!r} is a file here, but part of the prompt: each file needs its own -f",
+            )
+        )
     return prompt.compose(ask.words, None if "-" in ask.file else stdin, files, images)

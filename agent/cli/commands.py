@@ -107,6 +107,7 @@ def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str,
 
     "ready" is whether its key is set; None where none is needed, as nobody has looked whether that server runs.
     """
+    from agent import local
     from agent.cli.equipment import find_target
     from agent.wire import providers, windows
     from agent.wire.memory import Memory, default_path
@@ -117,7 +118,8 @@ def describe_models(settings: Settings, environ: Mapping[str, str]) -> dict[str,
         target = None
         now: dict[str, Any] = {"model": None, "error": str(error)}
     if isinstance(target, str):
-        now = {"model": target, "base_url": "built in", "window": None, "window_source": "server"}
+        place = "built in" if local.installed() else "built in, not installed (agent doctor)"
+        now = {"model": target, "base_url": place, "window": None, "window_source": "server"}
     elif target is not None:
         known = Memory(default_path(environ)).of(target.base_url, target.model)
         window = windows.window_for(target, stated=settings.stated_window, learned=known)

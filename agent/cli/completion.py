@@ -29,7 +29,11 @@ compdef _agent_complete agent oneshot-agent
 """,
     "fish": """\
 # agent: completion for fish. To use it: agent completion fish | source
-complete -c agent -a '(agent completion words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+function __agent_words
+    set -l found (agent completion words -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+    if test -n "$found"; printf '%s\\n' $found; else; __fish_complete_path (commandline -ct); end
+end
+complete -c agent -f -a '(__agent_words)'
 complete -c oneshot-agent -w agent
 """,
 }

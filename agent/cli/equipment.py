@@ -333,7 +333,7 @@ def only_model(base_url: str, environ: Mapping[str, str]) -> str:
     hint = (
         f"Name one: agent -m NAME, or set MODEL. It has: {shown}" if names else "Name one: agent -m NAME, or set MODEL"
     )
-    listed = "" if names else ", which does not list any"
+    listed = "" if names else ", which lists none or refuses to"
     raise ConfigError(f"No model is named for the server {target.base_url}{listed}", hint)
 
 

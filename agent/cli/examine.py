@@ -64,7 +64,10 @@ def _sandbox() -> Check:
     by = sandbox.mechanism("workspace-write")
     if by == "none":
         return Check(
-            "sandbox", "warning", "nothing confines tool processes here: bash asks first", "Install bubblewrap"
+            "sandbox",
+            "warning",
+            "nothing confines tool processes here: bash asks first",
+            "Install bubblewrap and let it make namespaces",
         )
     return Check("sandbox", "ok", f"tool processes are confined by {by}")
 

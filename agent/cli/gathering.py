@@ -78,7 +78,7 @@ def life_json(session: Session, figures: Life, lines: Lines) -> dict[str, Any]:
 
 def life_text(title: str, figures: Life, lines: Lines, width: int, colour: bool) -> list[str]:
     """The picture with its heading, its legend and one line for each compaction."""
-    from agent.render import visible
+    from agent.lines import visible
     from agent.views.chart import draw, fit, mark
 
     def line(text: str) -> str:

@@ -39,6 +39,12 @@ def decode(raw: bytes) -> str:
     return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
+def undecoded(name: str, text: str) -> str:
+    """What to say of bytes that were no text; "" where all were."""
+    lost = text.count("\ufffd")
+    return f"{name} is not all UTF-8: {lost} byte{'s' * (lost > 1)} or so cannot be shown to the model" if lost else ""
+
+
 def block(tag: str, text: str, name: str = "") -> str:
     """A delimited block: what stands in it is material, not the user's words, and cannot end it."""
     base, number = tag, 1

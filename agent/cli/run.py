@@ -337,8 +337,11 @@ def _afterthought(ask: Ask, turn: TurnFinished | None, live: RunState, out: Outp
         why = f"Cannot write to standard output: {out.problem.strerror}"
         return StorageError(why, _way_to(turn, saved=live.saved))
     if turn.denials and live.settings.strict:
-        denied = f"{len(turn.denials)} tool call{'s were' if len(turn.denials) > 1 else ' was'} denied (--strict)"
-        return DeniedError(denied, "Allow it with --allow RULE")
+        denied, first = (
+            f"{len(turn.denials)} tool call{'s were' if len(turn.denials) > 1 else ' was'} denied",
+            turn.denials[0],
+        )
+        return DeniedError(f"{denied} (--strict), first {first['tool_name']}: {first['reason']}")
     return None
 
 
@@ -351,6 +354,6 @@ def _debugger(ask: Ask) -> Callable[[str], None] | None:
     if not ask.debug:
         return None
     err = Output(2)
-    from agent.render import visible
+    from agent.lines import visible
 
     return lambda line: err.write(f"{visible(line)}\n".encode())

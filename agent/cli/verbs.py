@@ -107,7 +107,8 @@ def list_sessions(
             break
     progress.clear()
     if not shown and not json:
-        note(f"no sessions in {store}" if not elsewhere else "no sessions of this directory")
+        where = f"in {store}" if os.path.isdir(store) else f"in {store}, which is not there"
+        note("no sessions of this directory" if elsewhere else f"no sessions {where}")
     if elsewhere and not json:
         note(f"{elsewhere} of other directories: agent sessions list --all")
 
@@ -152,10 +153,13 @@ def last(json: Json = False, session_dir: Store = None) -> None:
 
 
 @app.command()
-def search(query: str, json: Json = False, session_dir: Store = None) -> None:
+def search(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS...")], json: Json = False, session_dir: Store = None
+) -> None:
     """Find words in everything that was said, archives included: id, n, and the surroundings."""
     from agent.log.search import search as hits
 
+    query = " ".join(words)
     if not query.strip():
         raise UsageError("there is nothing to search for")
     found, progress = 0, Progress()
@@ -240,6 +244,7 @@ def rm(
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
+    wait: Wait = 0.0,
     session_dir: Store = None,
 ) -> None:
     """Remove sessions with their archives and side files. Asks on a terminal."""
@@ -252,7 +257,7 @@ def rm(
         raise typer.Exit(1)
     for store, id in found:
         if not dry_run:
-            remove(store, id)
+            remove(store, id, wait=wait)
         if json:
             out_json({"id": id, "removed": not dry_run})
         elif dry_run:

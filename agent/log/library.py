@@ -82,7 +82,10 @@ def parse_span(text: str) -> float:
 
 def check_name(name: str) -> str:
     """A name that can stand after -c. Raises UsageError: empty, with white space, or easily taken for an id."""
-    bad = not name or len(name) > 64 or name.startswith("-") or name == "last" or _LIKE_AN_ID.fullmatch(name)
+    if name in ("", "last"):
+        why = "is empty" if not name else "is reserved: -c last is the newest session"
+        raise UsageError(f"The name of a session {why}", "Choose another name")
+    bad = len(name) > 64 or name.startswith("-") or _LIKE_AN_ID.fullmatch(name)
     if bad or any(c.isspace() or not c.isprintable() or c == "/" for c in name):
         raise UsageError(
             f"{name!r} cannot be the name of a session",
@@ -122,7 +125,7 @@ def summarize(id: str, written: float, size: int, ends: Ends, first: list[Entry]
         messages,
         usage.prompt + usage.completion if usage else None,
         compactions,
-        first_words(first),
+        first_words(first) or first_words(ends.head),
     )
 
 
@@ -328,8 +331,9 @@ def rename(store: str, id: str, name: str, *, wait: float = 0.0) -> None:
         session.rename(name)
 
 
-def remove(store: str, id: str) -> None:
-    """Remove a session and all its side files; the log last, so that a removal that stops half-way can be repeated.
+def remove(store: str, id: str, *, wait: float = 0.0) -> None:
+    """Remove a session and all its side files; the log last, so that a removal that stops half-way can be repeated. `wait`
+    seconds for its lock.
 
     Links are removed, never followed. Raises: SessionNotFound, SessionBusy, StorageError.
     """
@@ -340,7 +344,7 @@ def remove(store: str, id: str) -> None:
         raise SessionNotFound(f"no session {id!r} in {store}", "See them with: agent sessions list --all")
     if os.path.isdir(path) and not os.path.islink(path):
         raise SessionError(f"session {id} is not a file", f"Look at {path}")
-    lock = Lock(beside(path, "lock"))
+    lock = Lock(beside(path, "lock"), wait=wait)
     try:
         with storing(f"remove session {id}"):
             for folder in (beside(path, "archive"), beside(path, "files")):

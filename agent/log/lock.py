@@ -41,7 +41,9 @@ class Lock:
             if time.monotonic() >= deadline:
                 name = os.path.basename(path).removesuffix(".lock")
                 by = f" (process {owner})" if owner else ""
-                raise SessionBusy(f"session {name} is in use by another run{by}", "Wait for it with --wait SECONDS")
+                still = f"is still in use after {wait:g} s" if wait else "is in use by another run"
+                longer = "Wait longer" if wait else "Wait for it with --wait SECONDS"
+                raise SessionBusy(f"session {name} {still}{by}", f"{longer}; a turn can go on in a copy: --fork")
             time.sleep(POLL)
         self._sign()
 

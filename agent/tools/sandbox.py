@@ -100,8 +100,8 @@ def mechanism(mode: str, demanded: bool = False) -> str:
     found = available()
     if found == "none" and demanded:
         raise ConfigError(
-            f"The sandbox mode {mode} is not available here: no Landlock, no bubblewrap, no sandbox-exec",
-            "Install bubblewrap, or use --sandbox off (commands then ask before they run).",
+            f"The sandbox mode {mode} is not available here: no Landlock, bubblewrap or sandbox-exec that works",
+            "Install bubblewrap and let it make namespaces, or use --sandbox off (commands then ask before they run).",
         )
     return found
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from agent.render import visible
+from agent.lines import visible
 
 
 def age(seconds: float) -> str:

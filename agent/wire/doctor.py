@@ -101,7 +101,7 @@ def first_on_path(environ: Mapping[str, str], ours: str | None = None) -> Check:
 def _listed(names: list[str] | None, model: str) -> Check:
     """Whether the server lists the model."""
     if names is None:
-        return Check("models", WARNING, "the server lists no models", "")
+        return Check("models", WARNING, "the server lists none, or refuses to", "")
     if model in names or any(n.removesuffix(":latest") == model for n in names):
         return Check("models", OK, f"{model} is one of {len(names)}")
     shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")

@@ -160,6 +160,8 @@ def _by_model(spec: str, environ: Mapping[str, str]) -> Target:
         head, slash, _ = spec.partition("/")
         if _family(spec):
             raise
+        if slash and not head.strip("."):
+            raise ConfigError(f"{spec!r} is no model, and no GGUF file", "See: agent models") from None
         if slash:
             hint = "`agent models` lists them; another server: OPENAI_BASE_URL"
             raise ConfigError(f"There is no provider {head!r}", hint) from None
