@@ -441,6 +441,15 @@ def test_where_not_all_pins_fit_the_short_ones_stay() -> None:
     ]
 
 
+def test_no_summary_is_asked_for_where_pins_take_all_that_it_could_gain() -> None:
+    """They stand in every record: a call of which nothing can come costs money and time."""
+    made = talk(Writer([reply(sections("none"))]), window=4000)
+    made.session.append({"type": "pin", "text": "Never touch " + ", ".join(f"legacy{i}/" for i in range(900))})
+    chatter(made, 15)
+    assert not made.compactor.make_room()
+    assert made.model.requests == []
+
+
 def test_an_answer_without_text_is_asked_for_once_more_with_no_tools_in_sight() -> None:
     for first in (reply(None, "tool_calls", calls=1), reply("")):
         made = talk(Writer([first, reply(SMALL_TALK)]), window=40_000, compact_at=2000, tools=[READ])

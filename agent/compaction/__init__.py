@@ -30,6 +30,7 @@ from agent.compaction.draft import FALLBACK, PRUNED, SUMMARY, Draft, drafted, fi
 from agent.compaction.entries import NOTHING, Work, attempt, compaction
 from agent.compaction.past import Past
 from agent.compaction.room import (
+    FRAME_TOKENS,
     Job,
     Material,
     Room,
@@ -214,7 +215,7 @@ class Compactor:
         near = any(size.tokens > (1 - NEAR) * bound for bound in bounds)
         if near and (size.reported or calibration(*about) == 1.0):
             counted = context_size(*about, measure=count)
-            self._counted = counted.tokens / max(1, size.tokens)
+            self._counted = 1.0 if size.reported else counted.tokens / max(1, size.tokens)
             return counted
         self._counted = 1.0
         return size
@@ -292,7 +293,8 @@ class Compactor:
         if announce:
             self._emit(Compacting(job.reason, len(cut.folded), work.before, self.limits.window))
         answer = summary.Answer()
-        if job.strategy != FALLBACK and job.ask and holds_a_summary(context, room, self.limits.window):
+        gains = self._past.pinned + FRAME_TOKENS < cut.size  # pins and frame stay, whatever a model writes
+        if job.strategy != FALLBACK and job.ask and gains and holds_a_summary(context, room, self.limits.window):
             answer = self._asking.ask(context, cut, room, job, self._past, self.tools, self.limits.window)
         if answer.text:
             draft = drafted(SUMMARY, context, cut, room, job, self._past, answer.text)

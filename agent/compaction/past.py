@@ -19,7 +19,7 @@ from agent.errors import StorageError
 from agent.log.entries import Entry
 from agent.messages import text_of
 from agent.session import Session
-from agent.tokens import estimate_messages
+from agent.tokens import estimate, estimate_messages
 
 
 class Past:
@@ -68,6 +68,11 @@ class Past:
             words = "\n".join(s.text for s in told.statements if s.kind == USER)
             self._source = cut, summary.Source(cut.size, record.matter(told), words)
         return self._source[1]
+
+    @cached_property
+    def pinned(self) -> int:
+        """Estimated tokens of the pins, which every record holds."""
+        return sum(map(estimate, gleaned.pins(self._session)))
 
     @cached_property
     def present(self) -> int:
