@@ -84,13 +84,13 @@ def _saving(run: str, tokens: int) -> tuple[str, float]:
     return run, len(run) * _COSTS[chr(_CLASSES[run.encode()[0]])] - tokens
 
 
-_RUNS = (
-    *(_saving(16 * each, 2) for each in "=-_*#~.+/%"),
-    *(_saving(16 * each, 4) for each in "─—"),
-    *(_saving(16 * each, 10) for each in "═█"),
-    *(_saving(8 * each, 1) for each in "\t\n"),
-)
-"""What rules, forms and empty cells are drawn with: of one character tokenizers have long tokens."""
+_RUNS = {
+    b"." * 16: [_saving(16 * each, 2) for each in "=-_*#~.+/%"],
+    b"n" * 8: [_saving(8 * each, 1) for each in "\t\n"],
+    b"i--" * 16: [_saving(16 * each, tokens) for each, tokens in (("─", 4), ("—", 4), ("═", 10), ("█", 10))],
+}
+"""What rules, forms and empty cells are drawn with: of one character tokenizers have long tokens. By the classes of a run, in
+which most texts have none."""
 
 
 def estimate(text: str) -> int:
@@ -102,10 +102,10 @@ def estimate(text: str) -> int:
     tokens = sum(map(mul, seen, _EACH))
     joined = seen[0] + seen[1] + seen[2]
     breaks = len(text) - joined
-    for run, saved in _RUNS if len(text) > 40 else ():
-        if found := text.count(run):
-            tokens -= saved * found
-            breaks -= len(run) * found
+    for run, saved in [each for classes, runs in _RUNS.items() if classes in classed for each in runs]:
+        found = text.count(run)
+        tokens -= saved * found
+        breaks -= len(run) * found
     return int(tokens + max(0, joined - 11 * breaks - 40) * _UNBROKEN) + 1
 
 
@@ -182,10 +182,12 @@ def estimate_messages(messages: Iterable[Message], tools: Sequence[Schema] = (),
 
 
 class Size(NamedTuple):
-    """`reported` when the figure stands on what the server said, and is not an estimate alone."""
+    """`reported` when the figure stands on what the server said, and is not an estimate alone; `guessed` is the part of it
+    that is one."""
 
     tokens: int
     reported: bool
+    guessed: int = 0
 
 
 def standing(entries: Sequence[Entry]) -> list[Entry]:
@@ -280,14 +282,16 @@ def context_size(
     usage = usage_from_json(found[1]["usage"]) if found else None
     if found is None or usage is None or _far_below(usage.prompt, live[: found[0]], measure):
         whole = sum(message_tokens(e["message"], measure) for e in live) + tool_tokens(tools, measure)
-        return Size(whole if found else round(whole * _remembered_ratio(entries, model)), False)
+        whole = whole if found else round(whole * _remembered_ratio(entries, model))
+        return Size(whole, False, whole)
     index, entry = found
     # Reasoning is billed in the answer and not sent again: the answer counts for what it says.
     said = message_tokens(entry["message"], measure)
     answer = max(said // 2, min(usage.completion, 2 * said)) if usage.completion else said
     since = sum(message_tokens(e["message"], measure) for e in live[index + 1 :])
     ratio = _slope(meta, live, index, model, tools, measure) if since * 100 > usage.prompt else 1.0
-    return Size(round(usage.prompt + answer + since * ratio), True)
+    added = round(answer + since * ratio)
+    return Size(usage.prompt + added, True, added)
 
 
 def _far_below(prompt: int, before: Sequence[Entry], measure: Measure) -> bool:

@@ -213,7 +213,8 @@ class Compactor:
         size = context_size(*about)
         bounds = (self.limits.trigger or self.limits.window, self.limits.window)
         near = any(size.tokens > (1 - NEAR) * bound for bound in bounds)
-        if near and (size.reported or calibration(*about) == 1.0):
+        guessed = size.guessed > NEAR * size.tokens
+        if near and guessed and (size.reported or calibration(*about) == 1.0):
             counted = context_size(*about, measure=count)
             self._counted = 1.0 if size.reported else counted.tokens / max(1, size.tokens)
             return counted
