@@ -37,10 +37,11 @@ def parts(runs: int, quick: bool, bare: list[float]) -> dict[str, Callable[[], l
         "stream": lambda: processes.stream(runs, 200 if quick else 20_000),
         "resume": lambda: processes.resume(runs, (10, 100) if quick else (10, 1_000, 10_000)),
         "lives": lambda: processes.lives(runs, 5 if quick else 1_000),
+        # in this process, before a log of 100 MB has been through it
+        "counting": lambda: inside.counting(runs, 200 if quick else 1_000),
         "loading": lambda: inside.loading(few, 1 if quick else 100),
         "disk": lambda: inside.disk(20 * runs),  # a turn takes a millisecond, and a disk is uneven
         "tools": lambda: inside.tool_round(3 * runs),
-        "counting": lambda: inside.counting(runs, 200 if quick else 1_000),
         "list": lambda: inside.listing(few, 50 if quick else 10_000),
         "standing": inside.standing,
     }

@@ -13,6 +13,7 @@ import hashlib
 import os
 import stat
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from agent.compaction import record
@@ -39,9 +40,7 @@ def gather(session: Session, *, archives: bool = True) -> record.Gathered:
     loaded = _load(session)
     if loaded is not None:
         known, top = loaded[0], loaded[0].last
-        corrected = [
-            e for e in _messages(session) if e["n"] <= top and loaded[1].get(str(e["n"]), _mark(e)) != _mark(e)
-        ]
+        corrected = [e for e in _messages(session) if e["n"] <= top and loaded[1].get(str(e["n"]), mark(e)) != mark(e)]
         if corrected:
             known = _corrected(known, corrected)
         found = record.gather((e for e in _messages(session) if e["n"] > top), known)
@@ -66,13 +65,14 @@ def packed(gathered: record.Gathered) -> bytes:
     return encode({"statements": [tuple(statement) for statement in best.statements]})
 
 
-def keep(session: Session, last: int, statements: bytes) -> None:
-    """Put what was packed of the messages up to `last` beside the archive that was just made. Does nothing where that
-    cannot be."""
+def keep(session: Session, last: int, statements: bytes, marks: Mapping[int, str]) -> None:
+    """Put what was packed of the messages up to `last` beside the archive that was just made; `marks` are those that are
+    known already, by the identity of the entry. Does nothing where that cannot be."""
     archive = _newest(session)
     if not archive:
         return
-    kept = {str(entry["n"]): _mark(entry) for entry in _messages(session) if entry["n"] <= last}
+    stayed = (entry for entry in _messages(session) if entry["n"] <= last)
+    kept = {str(entry["n"]): marks.get(id(entry)) or mark(entry) for entry in stayed}
     head = {"version": VERSION, "archive": archive, "archives": _marks(session), "last": last, "kept": kept}
     told = encode(head | {"sha256": _digest(archive, last, statements)}) + statements
     path = _path(session)
@@ -87,7 +87,7 @@ def keep(session: Session, last: int, statements: bytes) -> None:
         pass
 
 
-def _mark(entry: Entry) -> str:
+def mark(entry: Entry) -> str:
     """What tells whether a message that stayed in the file was edited there by hand."""
     text = text_of(entry["message"])
     return f"{len(text)} {zlib.crc32(text.encode('utf-8', 'surrogatepass')):x}"

@@ -44,6 +44,12 @@ def _lines(statements: Sequence[Statement]) -> Iterator[str]:
         if statement is not None:
             first = statement.n if not texts else first
             last = statement.n
-            lines = [statement.text] if statement.kept_first else statement.text.splitlines()
-            lines = [" ".join(line.split()) for line in lines]
-            texts.append(" / ".join(filter(None, lines)).rstrip("；;。."))
+            texts.append(_on_one_line(statement).rstrip("；;。."))
+
+
+def _on_one_line(statement: Statement) -> str:
+    text = statement.text
+    if text.isprintable() and "  " not in text:
+        return text.strip()
+    lines = [text] if statement.kept_first else text.splitlines()
+    return " / ".join(filter(None, (" ".join(line.split()) for line in lines)))

@@ -34,6 +34,7 @@ class Past:
         self._kept: tuple[Entry, ...] = ()
         self._beside: record.Record | None = None
         self._packed = b""
+        self._marks: dict[int, str] = {}
         self._source: tuple[plan.Fold, summary.Source] | None = None
 
     def frame(self, cut: plan.Fold) -> Frame:
@@ -84,6 +85,7 @@ class Past:
         _ = self.present, self.source(cut).cjk_share
         self.record_beside(cut.kept).ranked(budget)
         self._session.digest_ahead()
+        self._marks = {id(entry): gleaned.mark(entry) for entry in cut.kept}
         self._packed = self._packed or gleaned.packed(self.gathered)
 
     def pins_left_out(self, entries: Iterable[Entry]) -> str:
@@ -97,7 +99,8 @@ class Past:
     def remember(self) -> None:
         """Leave it for the next compaction, beside the archive that was just made."""
         if "gathered" in vars(self) and not self.unread:
-            gleaned.keep(self._session, self.gathered.last, self._packed or gleaned.packed(self.gathered))
+            packed = self._packed or gleaned.packed(self.gathered)
+            gleaned.keep(self._session, self.gathered.last, packed, self._marks)
 
 
 def _record(gathered: record.Gathered, kept: Sequence[Entry]) -> record.Record:
