@@ -96,10 +96,11 @@ def pack(ranked: list[list[Passage]], limit_tokens: int, query: str = "") -> str
     for group in ranked:
         for at, passage in enumerate(group):
             if passage.text in seen:
-                continue
+                continue  # it is shown already; what follows it here may not be
             line = _line(passage)
             if estimate(line) >= left and at == 0:
-                line = _line(passage._replace(text=_around(passage.text, query, left)))
+                part = _around(passage.text, query, left)
+                line = _line(passage._replace(text=part)) if part else line
             cost = estimate(line) + 1
             if cost > left:
                 break  # what follows a hit says nothing without it
@@ -117,12 +118,13 @@ def _line(passage: Passage) -> str:
 
 
 def _around(text: str, query: str, room: int) -> str:
-    """About `room` tokens of a text, around the first word of the query that stands in it."""
+    """About `room` tokens of a text, around the first word of the query that stands in it; "" where that is next to nothing."""
     folded = text.casefold()
+    folded = folded if len(folded) == len(text) else text
     places = [at for word in words(query) if word not in _STOP and (at := folded.find(word)) >= 0]
     size = int(len(text) * max(0, room - 16) / max(1, estimate(text)))
     start = max(0, min(min(places, default=0) - size // 3, len(text) - size))
-    return f"…{text[start : start + size]}…"
+    return f"…{text[start : start + size]}…" if size >= 20 else ""
 
 
 # ---- effects ----

@@ -1,8 +1,8 @@
 """What a run looks like to people. (`agent.jsonlines` is what it looks like to programs.)
 
 stdout carries the answer and nothing else; everything for people goes to stderr. A renderer never decides anything and
-never touches a session: if stdout breaks, the run goes on and saves. Control characters that a terminal would act on
-are made visible, whoever wrote them.
+never touches a session: if stdout breaks, the run goes on and saves. Control characters never reach a terminal raw, whoever
+wrote them; a pipe or a file gets the answer as it was written.
 """
 
 from __future__ import annotations

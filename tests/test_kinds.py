@@ -95,7 +95,7 @@ WRAPPERS: dict[str, Callable[[int, Any], tuple[int, Any]]] = {
                          "type": "new_api_error", "code": "bad_response_status_code"}}
     ),
     "Spring": lambda code, body: (
-        500, {"timestamp": "2025-06-20T15:39:55.894+00:00", "status": 500, "error": "Internal Server Error",
+        max(code, 500), {"timestamp": "2025-06-20T15:39:55.894+00:00", "status": max(code, 500), "error": "Internal Server Error",
               "message": f"HTTP {code} - {json.dumps(body)}", "path": "/v1/chat/completions"}
     ),
     "bytes": lambda code, body: (code, {"error": {"message": f"AnthropicException - {json.dumps(body).encode()!r}"}}),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.compaction.rules import MARKS, constrains, may_constrain
-from agent.compaction.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, gather
+from agent.compaction.statements import CALL, CHANGED, COMMAND, ERROR, FACT, READ, USER, attached, gather
 
 
 def said(role: str, text: str, n: int = 1) -> list[tuple[str, str]]:
@@ -275,3 +275,11 @@ def test_an_image_leaves_a_trace() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     entry = {"n": 2, "message": {"role": "user", "content": [{"type": "text", "text": "This is the design"}, picture]}}
     assert "(1 image attached)" in [s.text for s in gather([entry]).statements]
+
+
+def test_thousands_of_lines_that_look_like_tags_are_read_at_once() -> None:
+    """Unclosed openings, and closings that stand on no line of their own: no opening looks at the whole rest."""
+    text = "do it\n" + "<file>\nsrc/a.py</file>\n" * 100_000 + "</stdin>\n</file>\nthen"
+    assert [(start, end) for start, _, end in attached(text)] == [(6, len(text) - 5)]
+    assert attached("a\n<file>\nx\n</file>\nb\n<stdin>\ny\n</stdin>")[1] == (21, "y", 39)
+    assert attached("<file>\n</file>") == [] == attached("<file>\nx") == attached("x\n</file>")

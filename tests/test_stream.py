@@ -775,8 +775,9 @@ def test_an_error_beside_the_choices_ends_the_answer() -> None:
     }
     found = assemble([sse(chunk({"content": "Hel"})), sse(last), sse("[DONE]")])
     assert (found.message["content"], found.complete) == ("Hel", False)
-    fine = {**last, "x_groq": {"id": "r", "usage": {"prompt_tokens": 3}}}
-    assert assemble([sse(chunk({"content": "Hello"}, "stop")), sse(fine), sse("[DONE]")]).complete
+    for well in ({"usage": {"prompt_tokens": 3}}, {"error": {"code": 0, "message": "ok"}}, {"error": True}):
+        fine = {**last, "x_groq": {"id": "r", **well}}
+        assert assemble([sse(chunk({"content": "Hello"})), sse(fine), sse(chunk({}, "stop")), sse("[DONE]")]).complete
 
 
 @pytest.mark.parametrize(
@@ -791,6 +792,24 @@ def test_an_envelope_that_says_that_all_is_well(around: Callable[[Any], Any]) ->
     """Whatever its code: it holds an answer."""
     found = assemble([sse(around([{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]))])
     assert (found.message["content"], found.complete) == ("Hi", True)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"success": False, "code": 500, "message": "quota exceeded", "data": {"choices": []}},
+        {"error_code": 336, "error_msg": "too many tokens", "result": {"choices": []}},
+        {"data": {"choices": [{"index": 0, "error": {"message": "bad"}}]}},
+        {"error": {"message": "OK", "type": "server_error"}},
+        {"error": {"code": 0, "message": "ok", "param": "invalid"}},
+    ],
+)
+def test_an_envelope_without_an_answer_is_the_failure_it_tells(said: dict[str, Any]) -> None:
+    """An empty list of choices is none, and a word of success beside a fault is not believed."""
+    reader, assembler = EventReader(), Assembler()
+    for event in reader.feed(sse(said)) + reader.close():
+        assembler.take(event)
+    assert assembler.fault is not None
 
 
 def test_a_finish_reason_in_camel_case() -> None:

@@ -35,6 +35,8 @@ FORMS: list[tuple[dict[str, Any], Usage | None]] = [
     ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, None),
     ({"prompt_tokens": 100, "cache_read_input_tokens": 9000, "cache_creation_input_tokens": 200}, Usage(9300, 0, 9000)),
     ({"prompt_tokens": 0, "input_tokens": 1234, "output_tokens": 5}, Usage(1234, 5)),
+    ({"prompt_tokens": 0, "completion_tokens": 7, "total_tokens": 5}, None),
+    ({"prompt_tokens": 0, "completion_tokens": 3, "total_tokens": 303}, None),
     ({"prompt_tokens": 10**320}, None),
     ({"prompt_tokens": "9" * 5000}, None),
     ({"prompt_tokens": 9, "completion_tokens": 10**15}, Usage(9, 0)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -109,20 +110,38 @@ def _worth(found: Iterable[anchors.Anchor], factor: float) -> dict[str, float]:
     return worth
 
 
-_BLOCK = r'^<(?P<tag>(?:file|stdin)(?:-\d+)?)(?: path="[^"\n]*")?>\n(?P<inside>.*?)(?:\n</(?P=tag)>$'
-_ATTACHED = re.compile(_BLOCK + ")", re.DOTALL | re.MULTILINE)
-_CLOSES = re.compile(r"^</(?:file|stdin)(?:-\d+)?>$", re.MULTILINE)
-"""Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule."""
+_OPENS = re.compile(r'^<((?:file|stdin)(?:-\d+)?)(?: path="[^"\n]*")?>\n', re.MULTILINE)
+_CLOSES = re.compile(r"^</((?:file|stdin)(?:-\d+)?)>$", re.MULTILINE)
+
+
+def attached(text: str) -> list[tuple[int, str, int]]:
+    """Files and standard input in a prompt (`agent.cli.prompt.block`): material, not the user's words, and never a rule. Of
+    each where it begins, what is in it, and where it ends. Linear, however many lines look like a tag."""
+    closings: dict[str, list[re.Match[str]]] = {}
+    for found in _CLOSES.finditer(text):
+        closings.setdefault(found[1], []).append(found)
+    blocks, at = [], 0
+    for opening in _OPENS.finditer(text) if closings else ():
+        ends = closings.get(opening[1], [])
+        place = bisect_right(ends, opening.end(), key=re.Match.start)
+        if opening.start() >= at and place < len(ends):
+            at = ends[place].end()
+            blocks.append((opening.start(), text[opening.end() : ends[place].start() - 1], at))
+    return blocks
 
 
 def _said(n: int, text: str, role: str) -> Iterator[Statement]:
     """The statements of one message's text."""
     if role in ("tool", FILE):
         yield from _shown(n, sampled(text), AGAIN if role == FILE else 1.0)
-    elif role == "user" and _CLOSES.search(text):
-        yield from _typed(n, typed := sampled(_ATTACHED.sub("\n", text)))
-        for block in _ATTACHED.finditer(text):  # a prompt that is nothing but a file is what the user wants
-            inside = sampled(block["inside"])
+    elif role == "user" and (blocks := attached(text)):
+        ends = [0, *(end for _, _, end in blocks)]
+        outside = (
+            text[end:start] for end, start in zip(ends, [*(start for start, _, _ in blocks), len(text)], strict=True)
+        )
+        yield from _typed(n, typed := sampled("\n".join(outside)))
+        for _, inside, _ in blocks:  # a prompt that is nothing but a file is what the user wants
+            inside = sampled(inside)
             yield from _shown(n, inside, 1.0) if typed.strip() else _spoken(n, inside, USER)
     elif role == "user":
         yield from _typed(n, sampled(text))

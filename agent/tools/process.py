@@ -29,6 +29,8 @@ MOST_PROCESSES = 1_000
 KEPT = 512 * 1024
 """Bytes kept in memory of each end of the output."""
 _MOST_SPILLED = 64 * 1024 * 1024
+LARGEST_PIPE = 1 << 20
+"""Bytes that an ordinary user's pipe may hold, at most."""
 _PIECE = 1 << 18
 _CAN_LOOK = hasattr(os, "waitid")
 _HELD = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM}
@@ -167,11 +169,13 @@ def watch(
 
 
 def drain(pipe: int, output: Output) -> None:
-    """What was printed and not yet read when waiting ended."""
+    """What was printed and not yet read when waiting ended: as much as a pipe holds."""
     os.set_blocking(pipe, False)
+    read = 0
     with suppress(BlockingIOError):
-        while piece := os.read(pipe, _PIECE):
+        while read < LARGEST_PIPE and (piece := os.read(pipe, _PIECE)):
             output.add(piece)
+            read += len(piece)
 
 
 class _Pump:

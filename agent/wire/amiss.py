@@ -35,15 +35,20 @@ def fault_in(event: Event) -> Any:
     if isinstance(base, dict) and base.get("status_code") not in _FINE:
         return value
     for key, beside in value.items():
-        if key.startswith("x_") and isinstance(beside, dict) and beside.get("error"):  # Groq: why it stopped early
+        if (
+            key.startswith("x_") and isinstance(beside, dict) and _is_error(beside.get("error"))
+        ):  # Groq: it stopped early
             return {"error": beside["error"]}
     if value.get("choices"):
         return _fault_in_choice(value["choices"])
-    if value.get("usage") or unwrapped(value) is not value:
+    inner = unwrapped(value)
+    if inner is not value and (inner.get("choices") or inner.get("candidates")):
+        return _fault_in_choice(inner.get("choices"))
+    if value.get("usage"):
         return None
     found = _lowered(value)
-    inner = found.get("response")  # Tencent cloud
-    if _is_error(found.get("error")) or (isinstance(inner, dict) and _is_error(_lowered(inner).get("error"))):
+    held = found.get("response")  # Tencent cloud
+    if _is_error(found.get("error")) or (isinstance(held, dict) and _is_error(_lowered(held).get("error"))):
         return value
     if found.get("object") == "error" or any(found.get(key) for key in _ERROR_KEYS):
         return value
@@ -83,8 +88,11 @@ def _lowered(value: dict[str, Any]) -> dict[str, Any]:
 
 def _is_error(error: Any) -> bool:
     if isinstance(error, dict):
-        said = str(error.get("message") or "").lower()
-        return any(error.values()) and not (error.get("code") in _FINE and said in ("success", "succeeded", "ok"))
+        told = {key: value for key, value in error.items() if value}
+        fine = "code" in error and error["code"] in _FINE[1:] and told.keys() <= {"code", "message"}
+        return bool(told) and not (
+            fine and str(error.get("message") or "").lower() in ("", "success", "succeeded", "ok")
+        )
     return bool(error) and error is not True
 
 

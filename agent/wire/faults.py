@@ -69,7 +69,8 @@ def classify(answer: Answer) -> AgentError:
 def _status(status: int | None, reading: Reading) -> int | None:
     """The status that counts: a 200's error may carry its own."""
     if status is not None and status >= 400:
-        return reading.status or status if status >= 500 else status
+        wrapped = status >= 500 and status not in (503, 529)
+        return reading.status or status if wrapped else status
     for key in ("http_status_code", "status_code", "http_code", "code", "status"):
         value = reading.typed.get(key)
         value = int(value) if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value) else value

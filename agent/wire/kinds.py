@@ -87,7 +87,7 @@ _RULES = (
         r"usage_limit|quota_exceeded|budget_?exceeded|\b13(?:08|09|10)\b|base_resp_2056|perday|setlimitexceeded|freetieronly",
         r"usage limit|billing cycle|request allowance|per ?day|\d (?:\w+ )?(?:calls|requests|tokens) ?(?:per|/) ?(?:day|week|month)\b|\b[tr]pd\b|配额|用量上限|使用上限|套餐|"
         r"(?:daily|weekly|monthly|hourly|5-hour) (?:\w+ ){0,2}(?:limit|quota|allowance|allocation|cap)\b|"
-        r"quota (?:has been |is )?(?:exceeded|exhausted|reached)|limits? of your (?:\w+ )?plan|over budget|exceeded ?budget|"
+        r"quota (?:has been |is )?(?:exceeded|exhausted|reached)|limits? of your (?:\w+ )?plan|(?:key|team|user|spend)\b[^\n]{0,60} over budget|exceeded ?budget|"
         r"(?:user|api key|key|account|team|organi[sz]ation|project)(?:'s)? token (?:limit|quota|budget)|(?:spend(?:ing)? cap|key limit exceeded|(?:spending|inference|budget) limit)|"
         r"service has been paused|used up (?:your|its|the) (?:\w+ ){0,2}(?:quota|allowance|allocation|credits?|limit)|budget has been exceeded|"
         r"limit_[rt]pd|free (?:tier|trial|quota)\b[^.]{0,40} (?:exhausted|exceeded)|(?:exhausted|exceeded) [^.]{0,20}free (?:tier|trial|quota)",
@@ -140,7 +140,7 @@ _RULES = (
         _NEVER,
         r"batch size|too large to process|header fields?|(?:^|\n)(?:\w+\.){0,3}budget_tokens|too many (?:tools|functions|stop)|"
         r"(?:tools?|functions?)\b[^.]{0,12}数量",
-        r"(?:prompt|input) tokens\b[^.]{0,20} exceed",
+        r"exceeds? (?:the )?safe limit",
     ),
     _Rule(
         "bad_request",

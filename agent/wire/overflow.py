@@ -58,7 +58,7 @@ _PHRASES = re.compile(
             r"(?:length|size) of (?:the |your |all )?(?:messages|prompt|input|conversation|request)[^.]{0,40}" + _OVER,
             r"(?:conversation|chat|messages?)[^.]{0,30}" + _OVER + r"[^.]{0,30}(?:max|limit)",
             r"(?:sequence length|requested \d+ tokens)[^.]{0,30}" + _OVER,
-            r"(?:^|\n)\W*too many tokens(?: in (?:the |your )?(?:prompt|input|request|messages))?(?:: \d+)?\W*(?:\n|$)",
+            r"(?:^|\n)[^\w\n]*too many tokens(?: in (?:the |your )?(?:prompt|input|request|messages))?(?:: \d+)?\W*(?:\n|$)",
             r"max(?:imum)? tokens of \d+ (?:was |is |has been )?exceeded|too many (?:total )?(?:text )?bytes",
             r"(?:model|context|input|prompt) max(?:imum)? length exceeded|cannot truncate to \d+, required \d",
             r"conversation (?:has )?(?:reached |exceeded )?(?:its |the )?(?:conversation )?(?:length|limit)[^.]{0,20}(?:exceed|reached)|"
@@ -119,7 +119,7 @@ def is_overflow(text: str, codes: str) -> bool:
 
 def unit_of(text: str, codes: str = "") -> str:
     """The unit an overflow answer counts in: "tokens", "bytes" or "chars"."""
-    if re.search(r"\d ?g(?:i?b|igabytes)\b", text):
+    if re.search(r"\d ?gi?b\b", text) and not re.search(r"context[ _](?:length|window)\D{0,20}\d", text):
         return "bytes"  # of memory: what is counted beside it is no window
     if re.search(r"length of ['\"`]?/", text):
         return "chars"  # of one field of the request

@@ -28,14 +28,18 @@ _REPR = re.compile(r"""b['"]|\{'""")
 _OF_WRAPPERS = re.compile(
     r"\(?request[ _]id:? ?[\w\-]+\)?|received model group=.*|available model group fallbacks=.*|"
     r"litellm (?:max retries|retried): \d+(?: times)?,?|"
-    r"(?:\b(?:error|status)(?: code)?|\bhttp)\W{0,3}[45]\d\d\b|^\W*[45]\d\d\b(?! ?(?:tokens?|字))|"
+    r"(?:\b(?:error|status)(?: code)?|\bhttp)\W{0,3}[45]\d\d\b|^[^\w\n]*[45]\d\d\b(?! ?(?:tokens?|字))|"
     r"\b\d{4}-\d\d-\d\dt\d\d:\d\d\S*|\b(?:address|pid|port)=[\w.:]+|\bhttps?://[\w.\-]+:\d+|(?:^|, )message: ",
     re.MULTILINE,
 )
 """What gateways and clients put around the words of a server: numbers that count nothing, and labels."""
 _STATUS_TOLD = re.compile(
-    r"(?:\berror code|\bstatus(?: code)?|\bhttp)\W{0,3}(4\d\d)\b|^\W*(4\d\d) (?!tokens?)(?=\w)", re.MULTILINE
+    r"(?:^|error: |exception - )(?:error code: |error, status code: |bad response status code |http )(4\d\d)(?: -|,)|"
+    r"^(4\d\d) (?:client error|bad request|not found|unauthorized|forbidden|too many requests)",
+    re.MULTILINE,
 )
+"""The status of a refusal in the words of what wraps it. Any other number in it may be somebody's."""
+_STATUSES = {400, 401, 402, 403, 404, 405, 408, 413, 422, 429}
 _QUIET_KEYS = {
     "failed_generation", "input", "request_id", "id", "provider_name", "more_info", "documentation_url", "trace",
     "model", "object", "@type", "plan_type", "object_id",
@@ -109,10 +113,11 @@ def _read_value(value: Any, prose: bool) -> Reading:
     loc = " ".join(str(v) for k, v in pairs if k in ("loc", "param"))
     titled = [str(v) for k, v in pairs if k == "title"]
     told = _ENDLESS.sub("0", "\n".join(_once([*texts, *titled]))[:_READ].lower())
-    own = _STATUS_TOLD.search(told)
+    stated = _STATUS_TOLD.search(told)
+    own = int(stated[1] or stated[2]) if stated else 0
     return Reading(
         _OF_WRAPPERS.sub(" ", told).strip() or told, codes[:_READ], typed, " ".join(said.split()), loc,
-        prose=prose, status=int(own[1] or own[2]) if own else None,
+        prose=prose, status=own if own in _STATUSES else None,
     )  # fmt: skip
 
 
@@ -135,7 +140,7 @@ def _from_repr(text: str) -> tuple[Any, str]:
     try:
         with warnings.catch_warnings(action="ignore"):
             value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None, text
     if isinstance(value, bytes):
         return loads(value) if value.lstrip()[:1] in (b"{", b"[") else None, value.decode("utf-8", "replace")
@@ -153,15 +158,16 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
         for inner in value[:50]:
             yield from _walk(inner, key, depth + 1)
     elif isinstance(value, str) and depth < 6 and (found := _inside(value)) is not None:
-        inner, before = found
+        inner, before, after = found
         yield from _walk(inner, key, depth + 1)
         yield key, before
+        yield from _walk(after, key, depth + 1)
     elif value is not None:
         yield key, value
 
 
-def _inside(text: str) -> tuple[dict[str, Any], str] | None:
-    """The object that stands in a text, as JSON or as a Python repr, and the words before it."""
+def _inside(text: str) -> tuple[dict[str, Any], str, str] | None:
+    """The object that stands in a text, as JSON or as a Python repr, and the words before and after it."""
     start, end = text.find("{"), text.rfind("}")
     if not 0 <= start < end:
         return None
@@ -172,10 +178,11 @@ def _inside(text: str) -> tuple[dict[str, Any], str] | None:
         inner = loads(written.encode("utf-8", "replace"))
     if inner is None:
         with suppress(ValueError, RecursionError):
-            inner, _ = JSONDecoder(strict=False).raw_decode(text, start)  # more follows it
+            inner, stop = JSONDecoder(strict=False).raw_decode(text, start)  # more follows it
+            end = stop - 1
     if inner is None and _REPR.match(written):
         inner, _ = _from_repr(written)
-    return (inner, text[:start]) if isinstance(inner, dict) else None
+    return (inner, text[:start], text[end + 1 :]) if inner and isinstance(inner, dict) else None
 
 
 def _is_markup_of_data(text: str) -> bool:

@@ -41,7 +41,7 @@ def read_usage(stated: Any) -> Usage | None:
         cached = _first(stated, _CACHED)
         found = read_usage(stated["tokens"])
         return found._replace(cached=cached) if found and cached is not None else found
-    prompt = _first(stated, _PROMPT)
+    prompt = said = _first(stated, _PROMPT)
     completion = _first(stated, _COMPLETION) or 0
     if "candidatesTokenCount" in stated or "thoughtsTokenCount" in stated:
         completion += _first(stated, ("thoughtsTokenCount",)) or 0
@@ -51,11 +51,11 @@ def read_usage(stated: Any) -> Usage | None:
         if prompt is not None and not any(isinstance(stated.get(k), dict) for k in _DETAILS):
             prompt += (_first(stated, _CACHE_READ) or 0) + (_first(stated, _CACHE_WRITE) or 0)
     total = _first(stated, ("total_tokens", "totalTokens", "totalTokenCount"))
-    if prompt is None and total:
+    if prompt is None and said is None and total:
         prompt = total - completion
     if cached and prompt is not None and cached > prompt:
         prompt += cached + (_first(stated, _CACHE_WRITE) or 0)  # a gateway that left the cached part out
-    return Usage(prompt, completion, cached) if prompt else None
+    return Usage(prompt, completion, cached) if prompt and prompt > 0 else None
 
 
 def read_timings(timings: Any) -> Usage | None:
