@@ -31,37 +31,37 @@ class Setting(NamedTuple):
     frozen: bool = False
 
 
-def _option(name: str, parse: Callable[[str], Any], default: Any = None, *variables: str, **kind: bool) -> Setting:
+def _setting(name: str, parse: Callable[[str], Any], default: Any = None, *variables: str, **kind: bool) -> Setting:
     return Setting(name, parse, default, (f"AGENT_{name.upper()}", *variables), **kind)
 
 
 SETTINGS: tuple[Setting, ...] = (
-    _option("model", str, None, "MODEL", frozen=True),
-    _option("base_url", str, None, "OPENAI_BASE_URL"),
+    _setting("model", str, None, "MODEL", frozen=True),
+    _setting("base_url", str, None, "OPENAI_BASE_URL"),
     Setting("context_window", parse_tokens, None, ("AGENT_CONTEXT_WINDOW", "CONTEXT_WINDOW")),
-    _option("compact_at", parse_compact_at),
-    _option("summary_model", str),
-    _option("summary_instructions", str),
-    _option("summary_format", one_of("auto", "json", "text"), "auto"),
-    _option("summary_role", one_of("user", "assistant", "system"), "user"),
-    _option("max_tokens", parse_count),
-    _option("max_steps", parse_count, 100),
-    _option("timeout", parse_seconds),
-    _option("first_byte_timeout", parse_seconds, 300.0),
-    _option("stall_timeout", parse_seconds, 120.0),
-    _option("system", str, None),
-    _option("tools", parse_names, None, frozen=True),
-    _option("allow", parse_names, (), many=True),
-    _option("deny", parse_names, (), many=True),
-    _option("sandbox", one_of(*SANDBOX_MODES), None),
-    _option("add_dir", parse_names, (), many=True),
-    _option("yolo", parse_switch, False),
-    _option("strict", parse_switch, False),
-    _option("session_dir", str),
-    _option("color", one_of("auto", "always", "never"), "auto"),
-    _option("tls", one_of("bundled", "system"), "bundled"),
+    _setting("compact_at", parse_compact_at),
+    _setting("summary_model", str),
+    _setting("summary_instructions", str),
+    _setting("summary_format", one_of("auto", "json", "text"), "auto"),
+    _setting("summary_role", one_of("user", "assistant", "system"), "user"),
+    _setting("max_tokens", parse_count),
+    _setting("max_steps", parse_count, 100),
+    _setting("timeout", parse_seconds),
+    _setting("first_byte_timeout", parse_seconds, 300.0),
+    _setting("stall_timeout", parse_seconds, 120.0),
+    _setting("system", str, None),
+    _setting("tools", parse_names, None, frozen=True),
+    _setting("allow", parse_names, (), many=True),
+    _setting("deny", parse_names, (), many=True),
+    _setting("sandbox", one_of(*SANDBOX_MODES), None),
+    _setting("add_dir", parse_names, (), many=True),
+    _setting("yolo", parse_switch, False),
+    _setting("strict", parse_switch, False),
+    _setting("session_dir", str),
+    _setting("color", one_of("auto", "always", "never"), "auto"),
+    _setting("tls", one_of("bundled", "system"), "bundled"),
 )
-_BY_NAME = {option.name: option for option in SETTINGS}
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
 FLAGS = {"context_window": "--window"}
 """Flags that are not spelt like their setting."""
 PROJECT_KEYS = ("deny", "sandbox", "max_steps", "tools")
@@ -156,15 +156,15 @@ def merge(
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     overrides: list[str] = []
-    for option in SETTINGS:
+    for setting in SETTINGS:
         user_values = {**user, **_of_model(user, values.get("model") or otherwise)}
-        value, source = _first(option, flags, environ, session, user_values, paths[1])
-        frozen = session.get(option.name)
-        if option.frozen and frozen is not None and source != "session" and _plain(value) != _plain(frozen):
+        value, source = _first(setting, flags, environ, session, user_values, paths[1])
+        frozen = session.get(setting.name)
+        if setting.frozen and frozen is not None and source != "session" and _plain(value) != _plain(frozen):
             overrides.append(
-                f"{option.name} is {_show(value)} for this run ({source}); the session began with {_show(frozen)}"
+                f"{setting.name} is {_show(value)} for this run ({source}); the session began with {_show(frozen)}"
             )
-        values[option.name], origin[option.name] = value, source
+        values[setting.name], origin[setting.name] = value, source
     for name, value in project.items():
         _tighten(name, value, values, origin, paths[0])
     aliases = user.get("aliases", {})
@@ -179,37 +179,37 @@ def _of_model(user: Mapping[str, Any], model: str | None) -> Mapping[str, Any]:
 
 
 def _first(
-    option: Setting,
+    setting: Setting,
     flags: Mapping[str, Any],
     environ: Mapping[str, str],
     session: Mapping[str, Any],
     user: Mapping[str, Any],
     path: str,
 ) -> tuple[Any, str]:
-    given = flags.get(option.name)
+    given = flags.get(setting.name)
     if given is not None and given != ():
-        return _read(option, given, FLAGS.get(option.name, f"--{option.name.replace('_', '-')}"), UsageError), "flag"
-    for variable in option.variables:
+        return _read(setting, given, FLAGS.get(setting.name, f"--{setting.name.replace('_', '-')}"), UsageError), "flag"
+    for variable in setting.variables:
         if environ.get(variable):
-            return _read(option, environ[variable], variable, UsageError), variable
-    if option.frozen and session.get(option.name) is not None:
-        stored = session[option.name]
+            return _read(setting, environ[variable], variable, UsageError), variable
+    if setting.frozen and session.get(setting.name) is not None:
+        stored = session[setting.name]
         return (tuple(stored) if isinstance(stored, list) else stored), "session"
-    if option.name in user:
-        return _read(option, user[option.name], f"{option.name} in {path}", ConfigError), path
-    return option.default, "default"
+    if setting.name in user:
+        return _read(setting, user[setting.name], f"{setting.name} in {path}", ConfigError), path
+    return setting.default, "default"
 
 
-def _read(option: Setting, value: Any, where: str, error: type[UsageError] | type[ConfigError]) -> Any:
-    """Read one layer's value with the option's parser; files may give numbers, booleans and lists as TOML has them."""
+def _read(setting: Setting, value: Any, where: str, error: type[UsageError] | type[ConfigError]) -> Any:
+    """Read one layer's value with the setting's parser; files may give numbers, booleans and lists as TOML has them."""
     try:
         if isinstance(value, list | tuple):
-            if option.many or option.parse is parse_names:
+            if setting.many or setting.parse is parse_names:
                 return tuple(str(item) for item in value)
             raise ValueError("one value, not a list")
         if isinstance(value, bool):
             value = "true" if value else "false"
-        return (str(value),) if option.many else option.parse(str(value))
+        return (str(value),) if setting.many else setting.parse(str(value))
     except ValueError as problem:
         raise error(f"{where} is {str(value)!r}, but it takes {problem}", "Correct it and run again") from None
 

@@ -100,6 +100,13 @@ def text_of(message: Message) -> str:
     return ""
 
 
+def images(message: Message) -> list[Any]:
+    """The parts of a message that are no text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") not in ("text", None)]
+
+
 def nothing() -> None:
     """Do nothing."""
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from agent.errors import UsageError
 from agent.log.entries import Entry, failed_prompts
-from agent.messages import Message, Schema, text_of, tool_calls, usage_from_json
+from agent.messages import Message, Schema, images, text_of, tool_calls, usage_from_json
 
 Measure = Callable[[str], int]
 
@@ -160,7 +160,7 @@ def message_tokens(message: Message, measure: Measure = estimate) -> int:
     for call in tool_calls(message):
         tokens += CALL_OVERHEAD + measure(call.name) + _measured(measure, call.arguments)
     if isinstance(content, list):
-        tokens += IMAGE_TOKENS * sum(isinstance(p, dict) and p.get("type") not in ("text", None) for p in content)
+        tokens += IMAGE_TOKENS * len(images(message))
     return tokens
 
 
@@ -206,17 +206,22 @@ def same_model(answered: Any, asked: str) -> bool:
 
 def _reported(meta: Entry, entries: Sequence[Entry], model: str) -> tuple[int, Entry] | None:
     """Index and entry of the last answer of this model whose usage still holds."""
-    counts = meta.get("counts")
-    void = used if isinstance(counts, dict) and isinstance(used := counts.get("requests"), int) else 0
     for index in range(len(entries) - 1, -1, -1):
-        entry = entries[index]
-        usage = usage_from_json(entry.get("usage"))
-        request = entry.get("request")
-        k = request.get("k") if isinstance(request, dict) else None
-        holds = usage is not None and usage.prompt > 0 and (not isinstance(k, int) or k > void)
-        if holds and same_model(entry.get("model"), model):
-            return index, entry
+        if prompt_of(meta, entries[index]) and same_model(entries[index].get("model"), model):
+            return index, entries[index]
     return None
+
+
+def prompt_of(meta: Entry, entry: Entry) -> int:
+    """The prompt that a server reported with this answer, in tokens; 0 for none, or one of before the last rewrite."""
+    usage = usage_from_json(entry.get("usage"))
+    if usage is None:
+        return 0
+    counts, request = meta.get("counts"), entry.get("request")
+    used = counts.get("requests") if isinstance(counts, dict) else None
+    k = request.get("k") if isinstance(request, dict) else None
+    void = isinstance(k, int) and isinstance(used, int) and k <= used
+    return 0 if void else usage.prompt
 
 
 def calibration(meta: Entry, entries: Sequence[Entry], model: str, tools: Sequence[Schema] = ()) -> float:

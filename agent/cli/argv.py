@@ -22,7 +22,7 @@ ELSEWHERE = {
     "--attachment": "-f PATH", "--workdir": "-C DIR", "--cwd": "-C DIR", "--dir": "-C DIR", "--silent": "-q", "-y": "--yolo",
     "--yes": "--yolo", "--dangerously-skip-permissions": "--yolo", "--full-auto": "--yolo", "--max-turns": "--max-steps N",
     "--api-key": "OPENAI_API_KEY, a variable", "--base-url": "OPENAI_BASE_URL, a variable",
-    "--no-stream": "--output-format json", "--ephemeral-session": "--no-session", "--system-prompt": "-s TEXT",
+    "--no-stream": "--output-format json", "--system-prompt": "-s TEXT",
     "--allowed-tools": "--allow RULE", "--disallowed-tools": "--deny RULE", "--no-color": "--color never",
 }  # fmt: skip
 """What options of similar tools are called here."""

@@ -4,7 +4,7 @@ for."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.cli import outfile, prompt
@@ -201,15 +201,17 @@ def read_prompt(ask: Ask, emit: Emit) -> Message:
             images.append(url)
         else:
             files.append((name, text or ""))
-    for name, text in (("standard input", stdin or ""), *(f for f in files if f[0] != "-")):
-        if told := prompt.undecoded(name, text):
-            emit(Notice("warning", "not_utf8", told))
-    if ask.file and (stray := next((word for word in ask.words if "." in word and os.path.isfile(word)), None)):
-        emit(
-            Notice(
-                "warning",
-                "file_in_prompt",
-                f"{stray!r} is a file here, but part of the prompt: each file needs its own -f",
-            )
-        )
+    for told in _doubts(ask, stdin or "", files):
+        emit(told)
     return prompt.compose(ask.words, None if "-" in ask.file else stdin, files, images)
+
+
+def _doubts(ask: Ask, stdin: str, files: list[tuple[str, str]]) -> Iterator[Notice]:
+    """What was given and is perhaps not what was meant."""
+    for name, text in (("standard input", stdin), *((name, text) for name, text in files if name != "-")):
+        if told := prompt.undecoded(name, text):
+            yield Notice("warning", "not_utf8", told)
+    stray = next((word for word in ask.words if "." in word and os.path.isfile(word)), None) if ask.file else None
+    if stray:
+        text = f"{stray!r} is a file here, but part of the prompt: each file needs its own -f"
+        yield Notice("warning", "file_in_prompt", text)

@@ -16,7 +16,7 @@ from agent.compaction.frame import brief, framed
 from agent.compaction.past import Past
 from agent.compaction.room import FRAME_TOKENS, Job, Material, Room, Weigh
 from agent.log.entries import Entry, replay
-from agent.messages import Schema, text_of
+from agent.messages import Schema, images, text_of
 from agent.tokens import Limits, Measure, estimate, estimate_messages, message_tokens
 
 PRUNED, SUMMARY, FALLBACK, SHORTENED = "pruned", "window_plus_summary", "raw_fallback", "shortened"
@@ -47,9 +47,9 @@ class Draft:
     def cuts_prompt(self, before: Sequence[Entry]) -> str:
         """What of the last prompt is left out, in words; "" where it is as it was `before`."""
         was, now = (plan.last_prompt(body).get("message", {}) for body in (before, self.body))
-        images = len(plan.images(was)) - len(plan.images(now))
-        if images > 0:
-            return f"{images} image{'s' * (images > 1)} of the prompt"
+        unseen = len(images(was)) - len(images(now))
+        if unseen > 0:
+            return f"{unseen} image{'s' * (unseen > 1)} of the prompt"
         size = len(text_of(was))
         left = f"the middle of the prompt ({size:,} characters): the model sees only its beginning and end"
         return left if len(text_of(now)) < size else ""

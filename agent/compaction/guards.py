@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agent.log.entries import Entry
-from agent.messages import usage_from_json
-from agent.tokens import same_model
+from agent.tokens import prompt_of, same_model
 
 MIN_GAIN = 0.15
 GROWTH = 1.15
@@ -87,13 +86,9 @@ def taken(meta: Entry, entries: Sequence[Entry], model: str = "") -> int:
 
 def _prompts(meta: Entry, entries: Sequence[Entry], model: str = "") -> Iterator[int]:
     """The prompt sizes that were reported in this generation, in their order."""
-    void = _dict(meta.get("counts")).get("requests", 0)
     for entry in entries:
-        if entry.get("type") != "message" or (model and not same_model(entry.get("model"), model)):
-            continue
-        usage, k = usage_from_json(entry.get("usage")), _dict(entry.get("request")).get("k")
-        if usage and (not isinstance(k, int) or k > void):
-            yield usage.prompt
+        if entry.get("type") == "message" and not (model and not same_model(entry.get("model"), model)):
+            yield prompt_of(meta, entry)
 
 
 def refusal(now: State, size: int, window: int) -> str:

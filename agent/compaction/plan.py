@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Any
 
 from agent.log.entries import Entry
-from agent.messages import Message, text_of, tool_calls
+from agent.messages import images, text_of, tool_calls
 from agent.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, message_tokens
 
 STALE_AFTER = 4
@@ -241,13 +241,6 @@ def shortened(entry: Entry, room: int, least: int = SHORTEST) -> Entry:
     if estimate(text) > room:
         message["content"] = head_and_tail(text, max(least // 2, room - MESSAGE_OVERHEAD), n)
     return {**entry, "message": message, "pruned": True}
-
-
-def images(message: Message) -> list[Any]:
-    """The parts of a message that are no text."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    return [part for part in parts if isinstance(part, dict) and part.get("type") not in ("text", None)]
 
 
 def head_and_tail(text: str, room: int, n: Any = None) -> str:

@@ -32,9 +32,9 @@ from agent.compaction.cutting import (
     telling,
     told_and_asked,
 )
-from agent.compaction.plan import images, role
+from agent.compaction.plan import role
 from agent.log.entries import Entry, recalled
-from agent.messages import Message, ToolCall, text_of, tool_calls
+from agent.messages import Message, ToolCall, images, text_of, tool_calls
 from agent.tokens import estimate
 
 USER, CHANGED, READ, COMMAND, ERROR, CALL, FACT = "user", "changed", "read", "command", "error", "call", "fact"

@@ -34,11 +34,8 @@ def fault_in(event: Event) -> Any:
     base = value.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in _FINE:
         return value
-    for key, beside in value.items():
-        if (
-            key.startswith("x_") and isinstance(beside, dict) and _is_error(beside.get("error"))
-        ):  # Groq: it stopped early
-            return {"error": beside["error"]}
+    if beside := _fault_beside(value):
+        return beside
     if value.get("choices"):
         return _fault_in_choice(value["choices"])
     inner = unwrapped(value)
@@ -70,6 +67,12 @@ def _fault_in_choice(choices: Any) -> Any:
             if isinstance(holder, dict) and _is_error(holder.get("error")):
                 return {"error": holder["error"]}
     return None
+
+
+def _fault_beside(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The error in an extension (`x_groq`): it says why an answer was stopped early."""
+    held = (inner for key, inner in value.items() if key.startswith("x_") and isinstance(inner, dict))
+    return next(({"error": inner["error"]} for inner in held if _is_error(inner.get("error"))), None)
 
 
 def unwrapped(value: dict[str, Any]) -> dict[str, Any]:
